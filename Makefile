@@ -1,0 +1,42 @@
+# Every target does its own set-up: Python (3.11 or later) and make are all a machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+
+.PHONY: help demo test bench lint clean
+
+help:
+	@echo "make demo   train on the bundled digits, print the comparison, leave plots below runs/"
+	@echo "make test   run the tests"
+	@echo "make bench  print the side-by-side speed ratios"
+	@echo "make lint   ruff, type checker, import rules (the pre-commit set)"
+	@echo "make clean  remove the virtual environment and caches"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing annealfit into $(VENV) ..."
+	@$(PIP) --editable '.[all]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing annealfit and its development tools into $(VENV) ..."
+	@$(PIP) --editable '.[all,dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	$(BIN)/annealfit train digits
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+lint: $(VENV)/.dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pre-commit run --all-files --show-diff-on-failure
+
+clean:
+	rm -rf $(VENV) .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

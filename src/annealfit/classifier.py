@@ -1,0 +1,366 @@
+"""AnnealedClassifier: a scikit-learn classifier whose weights are found by annealing."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from annealfit.encoding import Encoding
+from annealfit.errors import CheckpointError, FileFormatError, InvalidInputError, check_number, choose
+from annealfit.persistence import StrPath, read_tensors, write_tensors
+from annealfit.problem import QuadraticProblem
+from annealfit.randomness import seed_of
+from annealfit.samplers import DimodSampler, Sampler
+from annealfit.surrogate import CURVATURES, TrainingSet, softmax
+from annealfit.training import (
+    ACCEPTANCES,
+    INITIALIZATIONS,
+    RANGE_POLICIES,
+    Checkpoint,
+    Plan,
+    TrainingState,
+    initial_state,
+    problems_at,
+    train,
+)
+from annealfit.training.checkpoint import Row
+from annealfit.training.loop import Callback
+
+_KIND = "classifier"
+# Parameters that say how a training is run or watched, not what it computes: a checkpoint may be resumed
+# with others, and a model file does not hold them.
+_RUN_PARAMETERS = frozenset({"max_iter", "callbacks", "checkpoint", "checkpoint_every", "resume"})
+
+PRESETS = ("literal", "matched")
+
+
+class AnnealedClassifier(ClassifierMixin, BaseEstimator):
+    """Multinomial linear classifier trained by QUBO solves, one a class and iteration.
+
+    At every iteration the regularised cross-entropy is replaced by a convex quadratic surrogate; its
+    minimiser over `bits`-bit weight updates in [−δ, δ] is sought by a sampler, and the update applied.
+
+    Parameters
+    ----------
+    bits : int
+        Bits per weight update, K, from 1 to 30. Each class's problem has (d+1)·K binary variables.
+    max_iter : int
+        Iterations at most.
+    regularization : float
+        λ of the penalty ½λ‖w‖² on the weights (not on the biases).
+    curvature : {"gram", "diagonal"}
+        Quadratic part of the surrogate.
+    acceptance : {"always"}
+        Which updates are applied.
+    range_policy : {"fixed"}
+        How δ changes while training.
+    update_range : float
+        The (first) δ: no update of a weight is larger.
+    step : float
+        α in (0, 1]: the multiple of an accepted update that is applied.
+    initialization : {"uniform", "zeros"}
+        Initial weights: uniform in ±1/√d, or zero.
+    sampler : Sampler or None
+        What solves the problems; None is simulated annealing with 100 sweeps.
+    random_state : int, RandomState or None
+        Seed of the initial weights and of every anneal.
+    callbacks : sequence of callables, or None
+        Each is called with an `annealfit.training.Iteration` (`.state`, `.row`) after every iteration;
+        a true answer ends the training.
+    checkpoint : path or None
+        File in which the training is saved every `checkpoint_every` iterations and when it ends.
+    resume : bool
+        Continue from the checkpoint if the file exists. Without it an existing file is refused, so that
+        no training is overwritten by accident.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays of shape (C, d) and (C,)
+        One row a class, also for two classes.
+    classes_ : the labels, sorted.
+    n_iter_ : iterations done.
+    history_ : list of dicts
+        A row an iteration; `pandas.DataFrame(clf.history_)` makes a table of it.
+    stop_reason_ : {"max_iter", "callback", "interrupted"}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = AnnealedClassifier(max_iter=20, random_state=0).fit(X, y)
+    >>> clf.coef_.shape, clf.n_iter_, clf.score(X, y) > 0.7
+    ((3, 4), 20, True)
+
+    """
+
+    def __init__(
+        self,
+        bits: int = 3,
+        max_iter: int = 200,
+        regularization: float = 1e-3,
+        *,
+        curvature: str = "gram",
+        acceptance: str = "always",
+        range_policy: str = "fixed",
+        update_range: float = 0.5,
+        step: float = 1.0,
+        initialization: str = "uniform",
+        sampler: Sampler | None = None,
+        random_state: Any = None,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: StrPath | None = None,
+        checkpoint_every: int = 50,
+        resume: bool = False,
+    ) -> None:
+        self.bits = bits
+        self.max_iter = max_iter
+        self.regularization = regularization
+        self.curvature = curvature
+        self.acceptance = acceptance
+        self.range_policy = range_policy
+        self.update_range = update_range
+        self.step = step
+        self.initialization = initialization
+        self.sampler = sampler
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+
+    @classmethod
+    def from_paper(cls, bits: int = 20, preset: str = "literal", *, num_sweeps: int = 100) -> Self:
+        """The paper's Algorithm 1 and settings: δ = 0.5, λ = 0.001, 1000 iterations, every update applied.
+
+        `preset="literal"` anneals as printed, β from 0.01 to 3 on coefficients divided by the largest; at
+        that temperature every update is mostly noise, whatever the bits. `preset="matched"` multiplies
+        the final β by 2^(K−3), with which the paper's tables come out. `num_sweeps` is 100 in the
+        paper's benchmark and 1000 in its study of digits.
+
+        >>> AnnealedClassifier.from_paper(bits=5, preset="matched").max_iter
+        1000
+        """
+        choose("preset", preset, PRESETS)
+        Encoding(bits, 0.5)
+        final_beta = 3.0 if preset == "literal" else 3.0 * 2.0 ** (bits - 3)
+        return cls(
+            bits=bits,
+            max_iter=1000,
+            regularization=1e-3,
+            curvature="gram",
+            acceptance="always",
+            range_policy="fixed",
+            update_range=0.5,
+            step=1.0,
+            initialization="uniform",
+            sampler=DimodSampler(num_reads=1, num_sweeps=num_sweeps, beta_range=(0.01, final_beta)),
+        )
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on features of shape (N, d) and N labels of any type; at least two classes."""
+        plan = self._plan()
+        data = self._training_set(X, y)
+        state, history, checkpoint = self._start(data, plan)
+        result = train(
+            data,
+            self.sampler or DimodSampler(num_reads=1, num_sweeps=100, beta_range=(0.01, 1000.0)),
+            plan,
+            state,
+            history=history,
+            callbacks=tuple(self.callbacks or ()),
+            checkpoint=checkpoint,
+        )
+        self._set_weights(result.state.weights)
+        self.n_iter_ = result.state.iteration
+        self.history_: list[Row] = result.history
+        self.stop_reason_ = result.stop_reason
+        if result.stop_reason == "interrupted":
+            warnings.warn(
+                f"training was interrupted after {self.n_iter_} of {self.max_iter} iterations; "
+                "the classifier holds what was learnt so far",
+                stacklevel=2,
+            )
+        return self
+
+    def problems(self, X: ArrayLike, y: ArrayLike) -> list[QuadraticProblem]:
+        """The problems of the first iteration of a training, one a class, for export or for other solvers.
+
+        >>> from sklearn.datasets import load_iris
+        >>> first, *_ = AnnealedClassifier(bits=2, random_state=0).problems(*load_iris(return_X_y=True))
+        >>> first.n_variables
+        10
+        """
+        blank = clone(self).set_params(checkpoint=None, resume=False)
+        plan = blank._plan()
+        data = blank._training_set(X, y)
+        state, _, _ = blank._start(data, plan)
+        return problems_at(data, plan, state)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Logits of shape (N, C); for two classes their difference, of shape (N,)."""
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable label of each row."""
+        winners = self._logits(X).argmax(axis=1)
+        return self.classes_[winners]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Softmax probabilities of shape (N, C), columns in the order of `classes_`."""
+        return softmax(self._logits(X))[0]
+
+    def save(self, path: StrPath) -> None:
+        """Write the fitted classifier to one safetensors file (no pickle; see `annealfit.persistence`)."""
+        tensors, manifest = self.to_tensors()
+        write_tensors(path, _KIND, tensors, manifest)
+
+    @classmethod
+    def load(cls, path: StrPath) -> Self:
+        """Read a classifier written by `save`; corrupt, truncated or foreign files are refused."""
+        return cls.from_tensors(*read_tensors(path, _KIND))
+
+    def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The fitted classifier as tensors and a JSON manifest, to be stored in a file of any kind."""
+        check_is_fitted(self)
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _RUN_PARAMETERS}
+        stored = {name: value for name, value in parameters.items() if _is_plain(value)}
+        manifest = {
+            "parameters": {name: _to_json(value) for name, value in stored.items()},
+            "not_stored": {name: repr(value) for name, value in parameters.items() if name not in stored},
+            "max_iter": int(self.max_iter),
+            "n_iter": self.n_iter_,
+            "stop_reason": self.stop_reason_,
+            "classes": _labels_to_json(self.classes_),
+            "feature_names": list(getattr(self, "feature_names_in_", [])),
+            "history": self.history_,
+        }
+        return {"coef": self.coef_, "intercept": self.intercept_}, manifest
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, NDArray[Any]], manifest: dict[str, Any]) -> Self:
+        """The inverse of `to_tensors`."""
+        try:
+            classifier = cls(**manifest["parameters"], max_iter=manifest["max_iter"])
+            classifier.classes_ = _labels_from_json(manifest["classes"])
+            classifier.coef_, classifier.intercept_ = tensors["coef"], tensors["intercept"]
+            n_classes, n_features = classifier.coef_.shape
+            if classifier.intercept_.shape != (n_classes,) or len(classifier.classes_) != n_classes:
+                raise ValueError("the numbers of classes disagree")
+            classifier.n_features_in_ = n_features
+            if manifest["feature_names"]:
+                classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
+            classifier.n_iter_ = manifest["n_iter"]
+            classifier.stop_reason_ = manifest["stop_reason"]
+            classifier.history_ = manifest["history"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"the file does not describe a classifier: {error}") from error
+        for name, value in manifest["not_stored"].items():
+            warnings.warn(
+                f"{name}={value} is not part of a model file; the loaded classifier has {name}=None "
+                "(predictions need none, but set it before fitting again)",
+                stacklevel=3,
+            )
+        return classifier
+
+    def _training_set(self, X: ArrayLike, y: ArrayLike) -> TrainingSet:
+        features, targets = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(targets)
+        self.classes_, labels = np.unique(targets, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInputError(
+                f"the labels hold one class only, {self.classes_[0]!r}; a classifier needs at least two"
+            )
+        return TrainingSet.build(features, labels, len(self.classes_), self.regularization)
+
+    def _plan(self) -> Plan:
+        Encoding(self.bits, self.update_range)
+        check_number("max_iter", self.max_iter, Integral, minimum=1)
+        check_number("checkpoint_every", self.checkpoint_every, Integral, minimum=1)
+        check_number("regularization", self.regularization, Real, minimum=0)
+        check_number("step", self.step, Real, above=0, maximum=1)
+        if not isinstance(self.sampler, Sampler | None):
+            raise InvalidInputError(
+                f"sampler is {self.sampler!r}; pass an annealfit sampler, or wrap a dimod sampler: DimodSampler(it)"
+            )
+        return Plan(
+            curvature=CURVATURES[choose("curvature", self.curvature, CURVATURES)],
+            acceptance=ACCEPTANCES[choose("acceptance", self.acceptance, ACCEPTANCES)],
+            range_policy=RANGE_POLICIES[choose("range_policy", self.range_policy, RANGE_POLICIES)],
+            bits=int(self.bits),
+            update_range=float(self.update_range),
+            max_iter=int(self.max_iter),
+            step=float(self.step),
+            seed=seed_of(self.random_state),
+        )
+
+    def _start(self, data: TrainingSet, plan: Plan) -> tuple[TrainingState, list[Row], Checkpoint | None]:
+        initialize = INITIALIZATIONS[choose("initialization", self.initialization, INITIALIZATIONS)]
+        weights = initialize(data.n_parameters, data.n_classes, plan.seed)
+        state = initial_state(data, plan, weights)
+        history: list[Row] = []
+        if self.checkpoint is None:
+            if self.resume:
+                raise InvalidInputError("resume=True needs a checkpoint path to continue from")
+            return state, history, None
+        checkpoint = Checkpoint(
+            Path(self.checkpoint), int(self.checkpoint_every), self._checkpoint_settings(data, plan.seed)
+        )
+        if checkpoint.path.exists():
+            if not self.resume:
+                raise CheckpointError(
+                    f"{checkpoint.path} exists; pass resume=True to continue it, or remove it to start anew"
+                )
+            state, history = checkpoint.load()
+        return state, history, checkpoint
+
+    def _checkpoint_settings(self, data: TrainingSet, seed: int) -> dict[str, Any]:
+        digest = hashlib.sha256(data.features.tobytes())
+        digest.update(np.ascontiguousarray(data.labels, dtype=np.int64).tobytes())
+        settings = {
+            name: _to_json(value) if _is_plain(value) else repr(value)
+            for name, value in self.get_params(deep=False).items()
+            if name not in _RUN_PARAMETERS
+        }
+        return {**settings, "random_state": seed, "training data": digest.hexdigest()}
+
+    def _set_weights(self, weights: NDArray[np.float64]) -> None:
+        self.coef_ = np.ascontiguousarray(weights[:-1].T)
+        self.intercept_ = weights[-1].copy()
+
+    def _logits(self, X: ArrayLike) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        features = validate_data(self, X, dtype=np.float64, reset=False)
+        return features @ self.coef_.T + self.intercept_
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool | Integral | Real)
+
+
+def _to_json(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
+    values = labels.tolist()
+    if labels.dtype == object and not all(isinstance(value, str) for value in values):
+        raise InvalidInputError(
+            f"labels of types {sorted({type(value).__name__ for value in values})} cannot be stored; "
+            "fit with strings or numbers"
+        )
+    return {"dtype": "object" if labels.dtype == object else labels.dtype.str, "values": values}
+
+
+def _labels_from_json(stored: dict[str, Any]) -> NDArray[Any]:
+    return np.array(stored["values"], dtype=stored["dtype"])

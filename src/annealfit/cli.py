@@ -1,0 +1,354 @@
+"""The command-line program: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from annealfit import __version__
+from annealfit.classifier import AnnealedClassifier
+from annealfit.datasets import DATASETS, load_dataset
+from annealfit.errors import AnnealfitError, InvalidInputError, MissingDependencyError
+from annealfit.experiments import TrainingRun, run_training, store
+from annealfit.export import FORMATS, write
+from annealfit.features import RandomConvFeatures
+from annealfit.image_classifier import ImageClassifier
+from annealfit.training import Iteration
+
+app = typer.Typer(
+    help="Train image classifiers by annealing, and set classical training beside it.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+DatasetName = StrEnum("DatasetName", list(DATASETS))  # type: ignore[misc]
+Format = StrEnum("Format", list(FORMATS))  # type: ignore[misc]
+HistoryFormat = StrEnum("HistoryFormat", list(store.HISTORY_FORMATS))  # type: ignore[misc]
+
+
+class Preset(StrEnum):
+    """Which settings a training starts from."""
+
+    annealfit = "annealfit"
+    literal = "literal"
+    matched = "matched"
+
+
+# An option is described once, here, and means the same in every command.
+DatasetArgument = Annotated[DatasetName, typer.Argument(help="Name of a data set; `annealfit datasets` lists them.")]
+PresetOption = Annotated[
+    Preset,
+    typer.Option(
+        help="annealfit: our defaults. literal: the paper's Algorithm 1 as printed. matched: the same, cooled further."
+    ),
+]
+BitsOption = Annotated[
+    int | None,
+    typer.Option(help="Bits per weight update, 1 to 30. Default: 3, or 20 with a preset of the paper."),
+]
+FiltersOption = Annotated[int, typer.Option(help="Random convolution filters.")]
+KernelOption = Annotated[int, typer.Option(help="Kernel size of the filters.")]
+PoolOption = Annotated[int, typer.Option(help="Max-pooling size.")]
+StandardizeOption = Annotated[
+    str,
+    typer.Option(help="none, pixels or features: what gets mean 0 and variance 1 over the training data."),
+]
+SeedOption = Annotated[int, typer.Option(help="Decides the split, the filters, the initial weights and every anneal.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
+
+
+def main() -> None:
+    """Run the program; errors of ours become one clear line and exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except MissingDependencyError as error:
+        _fail(str(error))
+    except (AnnealfitError, ValueError) as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+
+
+def _fail(message: str) -> None:
+    errors.print(f"[bold red]error:[/] {_plain(message)}", soft_wrap=True)
+    sys.exit(2)
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")  # rich's markup is ours to write, not the message's
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        console.print(f"annealfit {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def train(
+    dataset: DatasetArgument,
+    preset: PresetOption = Preset.annealfit,
+    bits: BitsOption = None,
+    max_iter: Annotated[int | None, typer.Option(help="Iterations at most.")] = None,
+    filters: FiltersOption = 2,
+    kernel: KernelOption = 3,
+    pool: PoolOption = 2,
+    standardize: StandardizeOption = "none",
+    seed: SeedOption = 42,
+    out: Annotated[Path | None, typer.Option(help="Run folder. Default: a new one below runs/.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
+    history: Annotated[HistoryFormat, typer.Option(help="File format of the history.")] = HistoryFormat("csv"),
+    as_json: JsonOption = False,
+) -> None:
+    """Train on a data set by annealing, with SGD and logistic regression beside it.
+
+    Draws random convolution features, trains the classifier head by QUBO solves, prints one table, and
+    leaves a run folder: model, configuration, history, metrics, plots. Ctrl-C ends the training early
+    and keeps what was learnt; --resume goes on from there.
+
+    [bold]Examples[/]
+
+      annealfit train digits
+
+      annealfit train digits --preset matched --bits 10 --out runs/matched
+    """
+    folder = out or Path("runs") / f"{dataset}-{datetime.now():%Y%m%d-%H%M%S}"
+    if resume and out is None:
+        raise InvalidInputError("--resume needs --out, the folder of the run to continue")
+    classifier = _classifier(preset, bits, max_iter, seed)
+    features = RandomConvFeatures(
+        n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
+    )
+    data = load_dataset(dataset, seed=seed)
+    config = {
+        "annealfit": __version__,
+        "dataset": str(dataset),
+        "preset": str(preset),
+        "seed": seed,
+        "features": features.get_params(),
+        "classifier": {name: _describe(value) for name, value in classifier.get_params(deep=False).items()},
+    }
+    store.open_run_folder(folder, config, resume=resume)
+    classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
+    with _training_progress(classifier.max_iter) as on_iteration:
+        run = run_training(data, features, classifier, [on_iteration])
+    store.save_run(run, folder, history_format=history)
+    notes = _draw(run, folder)
+    if as_json:
+        typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
+        return
+    console.print(_comparison_table(run))
+    if classifier.stop_reason_ == "interrupted":
+        notes.append(
+            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations; "
+            f"go on with: annealfit train {dataset} --resume --out {folder} and the same options"
+        )
+    for note in notes:
+        console.print(_plain(note), soft_wrap=True)
+    console.print(f"Run folder: {folder}", soft_wrap=True)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A run folder, or the model file in it.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files; any size, resized to the model's.")],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to show for each image.")] = 3,
+    invert: Annotated[
+        bool,
+        typer.Option("--invert", help="Swap dark and bright: the data sets have bright strokes on black."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Classify image files with a trained model.
+
+    [bold]Example[/]
+
+      annealfit predict runs/demo runs/demo/samples/class-3.png
+    """
+    path = model / store.MODEL_FILE if model.is_dir() else model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an unstored sampler is of no concern to a prediction
+        loaded = ImageClassifier.load(path)
+    pixels = np.stack([loaded.read_image(image) for image in images])
+    probabilities = loaded.predict_proba(1 - pixels if invert else pixels)
+    ranked = [
+        [(loaded.class_names[index], float(row[index])) for index in np.argsort(-row, kind="stable")[:top]]
+        for row in probabilities
+    ]
+    if as_json:
+        answer = [{"image": str(image), "classes": dict(row)} for image, row in zip(images, ranked, strict=True)]
+        typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("image", overflow="fold")
+    table.add_column("class", style="bold")
+    table.add_column("probability", justify="right")
+    table.add_column("then")
+    for image, ((name, probability), *others) in zip(images, ranked, strict=True):
+        then = ", ".join(f"{other} {share:.1%}" for other, share in others)
+        table.add_row(_plain(str(image)), _plain(name), f"{probability:.1%}", _plain(then))
+    console.print(table)
+
+
+@app.command()
+def export(
+    dataset: DatasetArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="File to write.")],
+    file_format: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="bqm: dimod's binary file. coo, ising: text, `i j value` a line, exact. npz: NumPy arrays.",
+        ),
+    ] = Format("bqm"),
+    class_index: Annotated[int, typer.Option("--class", help="The class whose problem is written.")] = 0,
+    preset: PresetOption = Preset.annealfit,
+    bits: BitsOption = None,
+    filters: FiltersOption = 2,
+    kernel: KernelOption = 3,
+    pool: PoolOption = 2,
+    standardize: StandardizeOption = "none",
+    seed: SeedOption = 42,
+) -> None:
+    """Write the first QUBO of a training to a file, for other people's solvers.
+
+    [bold]Examples[/]
+
+      annealfit export digits --format bqm -o digits.bqm
+
+      annealfit export digits --format coo --bits 5 --class 7 -o seven.coo
+    """
+    data = load_dataset(dataset, seed=seed)
+    features = RandomConvFeatures(
+        n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
+    )
+    classifier = _classifier(preset, bits, None, seed)
+    problems = classifier.problems(features.fit_transform(data.X_train), data.y_train)
+    if not 0 <= class_index < len(problems):
+        raise InvalidInputError(f"--class is {class_index}; {dataset} has the classes 0 to {len(problems) - 1}")
+    problem = problems[class_index]
+    write(problem, out, format=file_format)
+    console.print(
+        f"{out}: class {data.class_names[class_index]} of {dataset}, {problem.n_variables} variables, "
+        f"{problem.n_couplings:,} couplings, {out.stat().st_size:,} bytes",
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def datasets(as_json: JsonOption = False) -> None:
+    """List the data sets that can be trained on.
+
+    [bold]Example[/]
+
+      annealfit datasets
+    """
+    if as_json:
+        rows = [
+            {
+                "name": name,
+                "description": source.description,
+                "n_train": source.n_train,
+                "n_test": source.n_test,
+            }
+            for name, source in DATASETS.items()
+        ]
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "train / test", "classes", "description"):
+        table.add_column(heading)
+    for name, source in DATASETS.items():
+        table.add_row(name, f"{source.n_train} / {source.n_test}", str(len(source.class_names)), source.description)
+    console.print(table)
+
+
+def _classifier(preset: Preset, bits: int | None, max_iter: int | None, seed: int) -> AnnealedClassifier:
+    if preset == Preset.annealfit:
+        classifier = AnnealedClassifier()
+        if bits is not None:
+            classifier.set_params(bits=bits)
+    else:
+        classifier = AnnealedClassifier.from_paper(20 if bits is None else bits, preset=preset)
+    if max_iter is not None:
+        classifier.set_params(max_iter=max_iter)
+    return classifier.set_params(random_state=seed)
+
+
+@contextmanager
+def _training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
+    """A live bar with loss, accuracy and time left; nothing at all where output is not a terminal."""
+    progress = Progress(
+        TextColumn("Training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.1%}"),
+        TimeRemainingColumn(),
+        console=errors,
+        disable=not errors.is_terminal,
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task("training", total=max_iter, loss=float("nan"), accuracy=float("nan"))
+
+        def on_iteration(iteration: Iteration) -> None:
+            row = iteration.row
+            progress.update(task, completed=row["iteration"], loss=row["loss"], accuracy=row["accuracy"])
+
+        yield on_iteration
+
+
+def _comparison_table(run: TrainingRun) -> Table:
+    table = Table(
+        title=f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images"
+    )
+    table.add_column("method")
+    for heading in ("train", "test", "precision", "recall", "F1", "κ", "MCC", "loss", "seconds"):
+        table.add_column(heading, justify="right")
+    for method in run.methods:
+        table.add_row(
+            method.method,
+            *(f"{value:.1%}" for value in (method.train["accuracy"], *method.test.values())),
+            f"{method.loss:.4f}",
+            f"{method.seconds:.2f}",
+        )
+    return table
+
+
+def _draw(run: TrainingRun, folder: Path) -> list[str]:
+    """Save the figures; without matplotlib say so instead."""
+    from annealfit.report import figures
+
+    try:
+        figures.save_figures(run, folder)
+    except MissingDependencyError as error:
+        return [f"No plots: {error}"]
+    return []
+
+
+def _describe(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float) else repr(value)
+
+
+if os.name == "nt":  # pragma: no cover
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]

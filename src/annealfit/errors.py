@@ -1,0 +1,95 @@
+"""The exceptions annealfit raises: one family, so that `except AnnealfitError` catches them all."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+
+class AnnealfitError(Exception):
+    """Base of every error raised on purpose by annealfit."""
+
+
+class InvalidInputError(AnnealfitError, ValueError):
+    """A value given by the caller is outside what the method can work with."""
+
+
+class SamplerError(AnnealfitError, RuntimeError):
+    """A sampler raised, or returned something that is not an answer to the problem."""
+
+
+class FileFormatError(AnnealfitError, ValueError):
+    """A file is corrupt, truncated, foreign, or of another kind than asked for."""
+
+
+class CheckpointError(AnnealfitError, RuntimeError):
+    """A checkpoint does not belong to the training it was asked to continue."""
+
+
+class MissingDependencyError(AnnealfitError, ImportError):
+    """An optional package is needed for what was asked."""
+
+
+def require(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Import an optional module, or say which extra installs it.
+
+    >>> require("json", extra="plot", purpose="this example").__name__
+    'json'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{purpose} needs the package {module.partition('.')[0]!r}, which is not installed; "
+            f"install it with: pip install 'annealfit[{extra}]'"
+        ) from error
+
+
+def choose(name: str, value: object, options: Iterable[str]) -> str:
+    """Return `value` if it is one of the option words, or raise naming all of them.
+
+    >>> choose("curvature", "gram", ["gram", "bound"])
+    'gram'
+    """
+    words = sorted(options)
+    if not isinstance(value, str) or value not in words:
+        raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(map(repr, words))}")
+    return value
+
+
+def check_number(
+    name: str,
+    value: Any,
+    kind: type = Real,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    remedy: str = "",
+) -> None:
+    """Raise unless `value` is a finite number of the kind and within the limits.
+
+    >>> check_number("bits", 3, Integral, minimum=1, maximum=30)
+    """
+    limits = [
+        f"{word} {limit}"
+        for word, limit in (("at least", minimum), ("above", above), ("at most", maximum))
+        if limit is not None
+    ]
+    number = float(value) if isinstance(value, kind) and not isinstance(value, bool | np.bool_) else math.nan
+    if (
+        math.isfinite(number)
+        and (minimum is None or number >= minimum)
+        and (above is None or number > above)
+        and (maximum is None or number <= maximum)
+    ):
+        return
+    wanted = "a whole number" if kind is Integral else "a finite number"
+    hint = f"; {remedy}" if remedy else ""
+    raise InvalidInputError(f"{name} is {value!r}; it must be {wanted}, {' and '.join(limits)}{hint}")

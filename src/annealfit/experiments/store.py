@@ -1,0 +1,66 @@
+"""The run folder: what a run leaves on disk, each file whole or absent."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from annealfit.errors import InvalidInputError, choose, require
+from annealfit.experiments.training_run import TrainingRun
+from annealfit.persistence import replacing, write_json
+
+MODEL_FILE = "model.safetensors"
+CHECKPOINT_FILE = "checkpoint.safetensors"
+CONFIG_FILE = "config.json"
+HISTORY_FORMATS = ("csv", "parquet")
+
+
+def open_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) -> None:
+    """Make the folder and note the configuration; a folder that holds a run already is only resumed."""
+    if (folder / CONFIG_FILE).exists() and not resume:
+        raise InvalidInputError(
+            f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
+        )
+    write_json(folder / CONFIG_FILE, config)
+
+
+def save_run(run: TrainingRun, folder: Path, *, history_format: str = "csv") -> None:
+    """Write model, history, metrics and sample images; the checkpoint is no longer needed after that."""
+    choose("history format", history_format, HISTORY_FORMATS)
+    rows = [{"method": method.method, **row} for method in run.methods for row in method.history]
+    write_table(rows, folder / f"history.{history_format}")
+    write_json(
+        folder / "metrics.json",
+        {
+            method.method: {
+                "loss": method.loss,
+                "cross_entropy": method.cross_entropy,
+                "seconds": method.seconds,
+                "train": method.train,
+                "test": method.test,
+                "test_recall_per_class": dict(zip(run.dataset.class_names, method.test_recall.tolist(), strict=True)),
+            }
+            for method in run.methods
+        },
+    )
+    run.model.save(folder / MODEL_FILE)
+
+
+def write_table(rows: list[dict[str, Any]], path: Path) -> None:
+    """Rows as CSV or Parquet, by the path's ending; rows may lack columns that others have."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    with replacing(path) as file:
+        if path.suffix == ".parquet":
+            pandas = require("pandas", extra="parquet", purpose="writing Parquet")
+            require("pyarrow", extra="parquet", purpose="writing Parquet")
+            pandas.DataFrame(rows, columns=columns).to_parquet(file, index=False)
+            return
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        text.flush()
+        text.detach()  # the file is closed by its owner

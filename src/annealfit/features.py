@@ -1,0 +1,268 @@
+"""RandomConvFeatures: frozen random convolution, ReLU and max-pooling, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from annealfit.errors import FileFormatError, InvalidInputError, choose
+from annealfit.randomness import seed_of
+
+_BATCH_BYTES = 64 * 2**20  # patches of this many bytes are in memory at once
+_STANDARDIZATIONS = ("none", "pixels", "features")
+
+Sizes = int | Sequence[int]
+
+
+class RandomConvFeatures(TransformerMixin, BaseEstimator):
+    """Images → features by convolution filters that are drawn once and never trained.
+
+    Each layer convolves (stride 1, no padding) with filters and biases uniform in ±1/√(fan-in), applies
+    ReLU, and max-pools in windows of `pool_size`. One layer on H×W images gives
+    `d = ⌊(H−k+1)/s⌋ · ⌊(W−k+1)/s⌋ · filters` features.
+
+    Parameters
+    ----------
+    n_filters, kernel_size, pool_size : int, or a sequence with a value per layer
+    standardize : {"none", "pixels", "features"}
+        Give every input pixel, or every feature, mean 0 and variance 1 over the training data.
+    image_shape : (H, W) or (H, W, channels), or None
+        Shape of flattened rows; None takes rows as square grey images.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    filters_, biases_ : lists with one array per layer, (filters, channels, k, k) and (filters,)
+    image_shape_ : (H, W, channels)
+    n_features_out_ : d
+
+    Examples
+    --------
+    >>> images = np.random.default_rng(0).random((5, 8, 8))
+    >>> RandomConvFeatures(n_filters=2, random_state=42).fit_transform(images).shape
+    (5, 18)
+
+    """
+
+    def __init__(
+        self,
+        n_filters: Sizes = 2,
+        kernel_size: Sizes = 3,
+        pool_size: Sizes = 2,
+        *,
+        standardize: str = "none",
+        image_shape: tuple[int, ...] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_filters = n_filters
+        self.kernel_size = kernel_size
+        self.pool_size = pool_size
+        self.standardize = standardize
+        self.image_shape = image_shape
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Draw the filters for images of shape (N, H, W), (N, H, W, channels) or flattened rows (N, H·W·channels)."""
+        choose("standardize", self.standardize, _STANDARDIZATIONS)
+        given = _as_array(X)
+        self.image_shape_ = self._shape_of_images(given)
+        self.n_features_in_ = int(np.prod(self.image_shape_))
+        images = self._as_images(given)
+        self._draw_filters()
+        self.pixel_scaler_ = self.feature_scaler_ = None
+        if self.standardize == "pixels":
+            self.pixel_scaler_ = StandardScaler().fit(images.reshape(len(images), -1))
+        elif self.standardize == "features":
+            self.feature_scaler_ = StandardScaler().fit(self._convolve(images))
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Features of shape (N, d), computed batch by batch."""
+        check_is_fitted(self)
+        features = self._convolve(self._as_images(_as_array(X)))
+        return features if self.feature_scaler_ is None else self.feature_scaler_.transform(features)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names such as `filter0_row1_column2`."""
+        check_is_fitted(self)
+        rows, columns, filters = self.output_shape_
+        return np.array(
+            [
+                f"filter{filter}_row{row}_column{column}"
+                for filter in range(filters)  # noqa: A001
+                for row in range(rows)
+                for column in range(columns)
+            ],
+            dtype=object,
+        )
+
+    def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The fitted transformer as tensors and a JSON manifest."""
+        check_is_fitted(self)
+        tensors: dict[str, NDArray[Any]] = {}
+        for layer, (filters, biases) in enumerate(zip(self.filters_, self.biases_, strict=True)):
+            tensors[f"filters.{layer}"], tensors[f"biases.{layer}"] = filters, biases
+        scaler = self.pixel_scaler_ or self.feature_scaler_
+        if scaler is not None:
+            tensors["mean"], tensors["scale"] = scaler.mean_, scaler.scale_
+        manifest = {
+            "pool_sizes": [layer[2] for layer in self._layers()],
+            "standardize": self.standardize,
+            "image_shape": list(self.image_shape_),
+        }
+        return tensors, manifest
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, NDArray[Any]], manifest: dict[str, Any]) -> Self:
+        """The inverse of `to_tensors`, with the stored filters instead of newly drawn ones."""
+        try:
+            n_layers = len(manifest["pool_sizes"])
+            filters = [tensors[f"filters.{layer}"] for layer in range(n_layers)]
+            features = cls(
+                n_filters=[len(layer) for layer in filters],
+                kernel_size=[layer.shape[-1] for layer in filters],
+                pool_size=manifest["pool_sizes"],
+                standardize=choose("standardize", manifest["standardize"], _STANDARDIZATIONS),
+                image_shape=tuple(manifest["image_shape"]),
+            )
+            features.image_shape_ = tuple(manifest["image_shape"])
+            features.n_features_in_ = int(np.prod(features.image_shape_))
+            features.filters_ = filters
+            features.biases_ = [tensors[f"biases.{layer}"] for layer in range(n_layers)]
+            features._set_output_shape()
+            features.pixel_scaler_ = features.feature_scaler_ = None
+            if features.standardize != "none":
+                scaler = StandardScaler()
+                scaler.mean_, scaler.scale_ = tensors["mean"], tensors["scale"]
+                scaler.n_features_in_ = len(scaler.mean_)
+                setattr(features, features.standardize.removesuffix("s") + "_scaler_", scaler)
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise FileFormatError(f"the file does not describe features: {error}") from error
+        return features
+
+    def _layers(self) -> list[tuple[int, int, int]]:
+        """(filters, kernel size, pool size) of every layer."""
+        given: dict[str, Any] = {
+            "n_filters": self.n_filters,
+            "kernel_size": self.kernel_size,
+            "pool_size": self.pool_size,
+        }
+        n_layers = max(np.size(value) for value in given.values())
+        columns = []
+        for name, value in given.items():
+            sizes = [value] * n_layers if np.ndim(value) == 0 else list(value)
+            if len(sizes) != n_layers:
+                raise InvalidInputError(
+                    f"{given} describe different numbers of layers; give one number, or one per layer"
+                )
+            if not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
+                raise InvalidInputError(f"{name} is {value!r}; it must hold whole numbers of at least 1")
+            columns.append([int(size) for size in sizes])
+        return list(zip(*columns, strict=True))
+
+    def _draw_filters(self) -> None:
+        generator = np.random.default_rng(seed_of(self.random_state))
+        self.filters_, self.biases_ = [], []
+        channels = self.image_shape_[2]
+        for n_filters, kernel, _ in self._layers():
+            limit = 1 / np.sqrt(channels * kernel * kernel)
+            self.filters_.append(generator.uniform(-limit, limit, size=(n_filters, channels, kernel, kernel)))
+            self.biases_.append(generator.uniform(-limit, limit, size=n_filters))
+            channels = n_filters
+        self._set_output_shape()
+
+    def _set_output_shape(self) -> None:
+        height, width, channels = self.image_shape_
+        self._values_per_image = height * width * channels
+        for number, (n_filters, kernel, pool) in enumerate(self._layers(), start=1):
+            if kernel > min(height, width):
+                raise InvalidInputError(
+                    f"layer {number}: the kernel ({kernel}×{kernel}) is larger than its input "
+                    f"({height}×{width}); use a smaller kernel_size, or larger images"
+                )
+            convolved = (height - kernel + 1, width - kernel + 1)
+            per_position = channels * kernel * kernel + n_filters  # a patch, and what comes of it
+            self._values_per_image = max(self._values_per_image, convolved[0] * convolved[1] * per_position)
+            height, width, channels = convolved[0] // pool, convolved[1] // pool, n_filters
+            if min(height, width) == 0:
+                raise InvalidInputError(
+                    f"layer {number}: pooling by {pool} leaves nothing of the {convolved[0]}×{convolved[1]} "
+                    "convolution; use a smaller pool_size"
+                )
+        self.output_shape_ = (height, width, channels)
+        self.n_features_out_ = height * width * channels
+
+    def _shape_of_images(self, given: NDArray[Any]) -> tuple[int, int, int]:
+        if given.ndim in (3, 4):
+            shape = given.shape[1:]
+            if self.image_shape is not None and _with_channels(self.image_shape) != _with_channels(shape):
+                raise InvalidInputError(f"images have shape {shape}, but image_shape is {self.image_shape}")
+        elif self.image_shape is not None:
+            shape = tuple(self.image_shape)
+        else:
+            side = round(given.shape[1] ** 0.5)
+            if side * side != given.shape[1]:
+                raise InvalidInputError(
+                    f"rows of {given.shape[1]} values are not square grey images; "
+                    "pass image_shape=(H, W) or (H, W, channels)"
+                )
+            shape = (side, side)
+        return _with_channels(shape)
+
+    def _as_images(self, given: NDArray[Any]) -> NDArray[Any]:
+        size = int(np.prod(self.image_shape_))
+        shape = given.shape[1:]
+        fits = shape == (size,) if given.ndim == 2 else _with_channels(shape) == self.image_shape_
+        if not fits:
+            raise InvalidInputError(
+                f"images have shape {shape}; expected {self.image_shape_} (height, width, channels) "
+                f"as in fit, or flattened rows of {size} values"
+            )
+        return given.reshape(len(given), *self.image_shape_)
+
+    def _convolve(self, images: NDArray[Any]) -> NDArray[np.float64]:
+        batch = max(1, _BATCH_BYTES // (8 * self._values_per_image))
+        features = np.empty((len(images), self.n_features_out_))
+        for start in range(0, len(images), batch):
+            chunk = images[start : start + batch].astype(np.float64)
+            if self.pixel_scaler_ is not None:
+                chunk = self.pixel_scaler_.transform(chunk.reshape(len(chunk), -1)).reshape(chunk.shape)
+            for filters, biases, (_, kernel, pool) in zip(self.filters_, self.biases_, self._layers(), strict=True):
+                patches = sliding_window_view(chunk, (kernel, kernel), axis=(1, 2))
+                convolved = np.tensordot(patches, filters, axes=((3, 4, 5), (1, 2, 3))) + biases
+                chunk = _max_pool(np.maximum(convolved, 0), pool)
+            # Filter by filter, as a channels-first network flattens.
+            features[start : start + batch] = chunk.transpose(0, 3, 1, 2).reshape(len(chunk), -1)
+        return features
+
+
+def _max_pool(images: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    count, height, width, channels = images.shape
+    rows, columns = height // size, width // size
+    cropped = images[:, : rows * size, : columns * size]
+    return cropped.reshape(count, rows, size, columns, size, channels).max(axis=(2, 4))
+
+
+def _with_channels(shape: Sequence[int]) -> tuple[int, int, int]:
+    if len(shape) not in (2, 3) or min(shape) < 1:
+        raise InvalidInputError(f"an image shape is (H, W) or (H, W, channels), not {tuple(shape)}")
+    height, width, channels = (*shape, 1)[:3]
+    return int(height), int(width), int(channels)
+
+
+def _as_array(X: ArrayLike) -> NDArray[Any]:
+    array = check_array(X, allow_nd=True, dtype="numeric", ensure_min_samples=1)
+    if array.ndim > 4:
+        raise InvalidInputError(
+            f"images have {array.ndim} dimensions; expected (N, H, W), (N, H, W, channels) or (N, values)"
+        )
+    return array

@@ -1,0 +1,73 @@
+"""ImageClassifier: features and classifier together, as one file that takes images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from annealfit.classifier import AnnealedClassifier
+from annealfit.errors import FileFormatError, require
+from annealfit.features import RandomConvFeatures
+from annealfit.persistence import StrPath, read_tensors, write_tensors
+
+_KIND = "image classifier"
+
+
+@dataclass(frozen=True, eq=False)
+class ImageClassifier:
+    """A fitted feature extractor, a fitted classifier on its features, and the names of the classes."""
+
+    features: RandomConvFeatures
+    classifier: AnnealedClassifier
+    class_names: tuple[str, ...]  # in the order of `classifier.classes_`
+
+    def predict_proba(self, images: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of shape (N, C) of images with values in [0, 1]."""
+        return self.classifier.predict_proba(self.features.transform(images))
+
+    def save(self, path: StrPath) -> None:
+        """Write one safetensors file."""
+        tensors: dict[str, NDArray[Any]] = {}
+        manifest: dict[str, Any] = {"class_names": list(self.class_names)}
+        for part in ("features", "classifier"):
+            part_tensors, manifest[part] = getattr(self, part).to_tensors()
+            tensors.update({f"{part}.{name}": tensor for name, tensor in part_tensors.items()})
+        write_tensors(path, _KIND, tensors, manifest)
+
+    @classmethod
+    def load(cls, path: StrPath) -> Self:
+        """Read a file written by `save`; corrupt, truncated or foreign files are refused."""
+        tensors, manifest = read_tensors(path, _KIND)
+
+        def part(name: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+            prefix = f"{name}."
+            own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            return own, manifest[name]
+
+        try:
+            return cls(
+                RandomConvFeatures.from_tensors(*part("features")),
+                AnnealedClassifier.from_tensors(*part("classifier")),
+                tuple(manifest["class_names"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise FileFormatError(f"{path} does not describe an image classifier: {error}") from error
+
+    def read_image(self, path: StrPath) -> NDArray[np.float64]:
+        """An image file as this model wants it: its size and number of channels, values in [0, 1]."""
+        pillow = require("PIL.Image", extra="images", purpose="reading an image file")
+        height, width, channels = self.features.image_shape_
+        if channels not in (1, 3):
+            raise FileFormatError(f"the model takes images of {channels} channels; image files have 1 or 3")
+        try:
+            with pillow.open(path) as image:
+                converted = image.convert("L" if channels == 1 else "RGB")
+                resized = converted.resize((width, height), pillow.Resampling.BOX)
+        except FileNotFoundError:
+            raise
+        except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+            raise FileFormatError(f"{path} is not an image that can be read ({error})") from error
+        return np.asarray(resized, dtype=float).reshape(height, width, channels) / 255.0

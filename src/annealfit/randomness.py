@@ -1,0 +1,63 @@
+"""Child seeds from one seed and a path such as (iteration, class, read).
+
+Every random decision takes its seed from where it stands in the work, never from a shared generator's
+position. So results do not depend on the number of workers, on the order in which classes are solved,
+or on whether training was interrupted and resumed.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+# The increment and the finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64-bit words
+# whose every output bit depends on every input bit.
+_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+_FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    word = (word ^ (word >> np.uint64(30))) * _FACTORS[0]
+    word = (word ^ (word >> np.uint64(27))) * _FACTORS[1]
+    return word ^ (word >> np.uint64(31))
+
+
+def child_seeds(seed: int, *path: ArrayLike) -> NDArray[np.uint64]:
+    """Seeds of the children at `path`, whose non-negative components broadcast against each other.
+
+    >>> child_seeds(42, 7, np.arange(3)).shape
+    (3,)
+    >>> bool(child_seeds(42, 7, np.arange(3))[2] == child_seed(42, 7, 2))
+    True
+    """
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is the point
+        state = _mix(np.asarray(seed % 2**64, dtype=np.uint64))
+        for component in path:
+            position = np.asarray(component, dtype=np.uint64)
+            state = _mix(state + _INCREMENT * (position + np.uint64(1)))
+    return state
+
+
+def child_seed(seed: int, *path: int) -> int:
+    """The seed of one child.
+
+    >>> child_seed(42, 0) != child_seed(42, 1)
+    True
+    """
+    return int(child_seeds(seed, *path))
+
+
+def seed_of(random_state: Any) -> int:
+    """One seed from what scikit-learn calls a random state: an int is itself, None is fresh every time.
+
+    >>> seed_of(42)
+    42
+    """
+    generator = check_random_state(random_state)  # refuses what is not a random state
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(generator.randint(np.iinfo(np.int32).max))

@@ -1,0 +1,1 @@
+"""Reports: figures and tables from finished runs; nothing here trains."""

@@ -1,0 +1,74 @@
+"""What a sampler is: problems in, bits out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from annealfit.errors import InvalidInputError, SamplerError
+from annealfit.problem import QuadraticProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The reads of one problem, with energies computed by us and never taken on trust."""
+
+    bits: NDArray[np.uint8]  # (reads, D, K)
+    energies: NDArray[np.float64]  # (reads,)
+    info: Mapping[str, Any] = field(default_factory=dict)  # timing, effective schedule
+
+    @classmethod
+    def of(cls, problem: QuadraticProblem, bits: ArrayLike, info: Mapping[str, Any] | None = None) -> Samples:
+        """Check the bits of shape (reads, D, K) or (reads, D·K) and compute their energies."""
+        try:
+            checked = problem.as_bits(bits)
+        except (InvalidInputError, TypeError, ValueError) as error:
+            raise SamplerError(f"the sampler returned something that is not bits: {error}") from error
+        if checked.ndim != 3 or len(checked) == 0:
+            raise SamplerError(
+                f"the sampler returned {'no reads' if checked.ndim == 3 else f'an array of shape {checked.shape}'}; "
+                f"expected (reads, {problem.n_parameters}, {problem.encoding.bits}) with at least one read"
+            )
+        return cls(checked, problem.energy(checked), info or {})
+
+    @property
+    def best_bits(self) -> NDArray[np.uint8]:
+        """The bits of lowest energy, shape (D, K)."""
+        return self.bits[int(self.energies.argmin())]
+
+    @property
+    def best_energy(self) -> float:
+        """The lowest energy."""
+        return float(self.energies.min())
+
+
+class Sampler(ABC):
+    """A sampler is an immutable value with one method to implement: `solve`.
+
+    >>> from annealfit.encoding import Encoding
+    >>> class AllOnes(Sampler):
+    ...     def solve(self, problems, seeds):
+    ...         return [Samples.of(p, np.ones((1, p.n_variables))) for p in problems]
+    >>> problem = QuadraticProblem([[1.0]], [-1.0], Encoding(bits=2, range=1.0))
+    >>> AllOnes().sample(problem).best_energy
+    -1.0
+    """
+
+    @abstractmethod
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """Sample every problem with its own seed; the answer must not depend on the other problems."""
+
+    def sample(self, problem: QuadraticProblem, *, seed: int = 0) -> Samples:
+        """Sample one problem."""
+        return self.solve([problem], [seed])[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"  # no address: a checkpoint compares samplers by their repr
+
+    def __sklearn_clone__(self) -> Sampler:
+        return self  # immutable, and possibly holding a connection that cannot be copied

@@ -1,0 +1,55 @@
+import numpy as np
+from conftest import problems
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from annealfit.bounds import box_minimum, lower_bounds
+from annealfit.encoding import Encoding
+from annealfit.problem import QuadraticProblem
+from annealfit.samplers import ExactSolver
+
+
+@settings(max_examples=300)
+@given(problems(max_variables=12))
+def test_no_state_lies_below_the_bound(problem):
+    exact = ExactSolver().sample(problem).best_energy
+    assert problem.lower_bound() <= exact
+
+
+@settings(max_examples=100)
+@given(problems(max_variables=12), st.floats(1e-3, 1e3))
+def test_nor_does_any_point_of_the_box(problem, stretch):
+    """Also with a gradient so large that all of the box's corners are in play."""
+    problem = problem.with_gradient(problem.gradient * stretch, problem.encoding)
+    delta = problem.encoding.range
+    points = np.random.default_rng(0).uniform(-delta, delta, size=(500, problem.n_parameters))
+    assert problem.lower_bound() <= problem.energy_of_update(np.vstack([points, np.sign(points) * delta])).min()
+
+
+@given(problems(max_variables=40))
+def test_the_bound_is_tight_on_the_box(problem):
+    """scipy's L-BFGS-B finds the same continuous minimum: the bound lies just below it."""
+    delta = problem.encoding.range
+    found = minimize(
+        problem.energy_of_update,
+        np.zeros(problem.n_parameters),
+        jac=lambda u: 2 * (problem.curvature @ u + problem.gradient),
+        bounds=[(-delta, delta)] * problem.n_parameters,
+        method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-12},
+    )
+    scale = abs(found.fun)
+    # 1e-3: coordinate descent stops after 100 sweeps, however ill-conditioned the problem
+    assert problem.lower_bound() >= found.fun - 1e-3 * scale
+    assert problem.energy_of_update(box_minimum(problem)) <= found.fun + 1e-3 * scale
+
+
+def test_flat_directions_are_bounded_too():
+    problem = QuadraticProblem(np.zeros((2, 2)), [1.0, 0.0], Encoding(1, 0.5))
+    np.testing.assert_allclose(problem.lower_bound(), -1.0, rtol=1e-12)
+
+
+def test_one_bound_a_problem():
+    many = [QuadraticProblem([[1.0]], [g], Encoding(1, 1.0)) for g in (-0.5, 0.0, 2.0)]
+    np.testing.assert_allclose(lower_bounds(many), [-0.25, 0.0, -3.0], atol=1e-9)

@@ -1,0 +1,184 @@
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from annealfit import AnnealedClassifier
+from annealfit.errors import FileFormatError, InvalidInputError
+from annealfit.samplers import ExactSolver
+from annealfit.surrogate import softmax
+
+
+def test_the_papers_settings_to_the_letter():
+    clf = AnnealedClassifier.from_paper(bits=20)
+    assert (clf.bits, clf.max_iter, clf.regularization, clf.update_range, clf.step) == (
+        20,
+        1000,
+        1e-3,
+        0.5,
+        1.0,
+    )
+    assert (clf.curvature, clf.acceptance, clf.range_policy) == ("gram", "always", "fixed")
+    changed = clf.set_params(max_iter=3, sampler=ExactSolver(), random_state=1)
+    assert changed.max_iter == 3
+
+
+def test_probabilities_are_the_softmax_of_the_logits(blobs):
+    X, y = blobs
+    clf = AnnealedClassifier(max_iter=5, random_state=0).fit(X, y)
+    logits = X @ clf.coef_.T + clf.intercept_
+    np.testing.assert_allclose(clf.decision_function(X), logits, rtol=1e-12)
+    np.testing.assert_allclose(clf.predict_proba(X), softmax(logits)[0], rtol=1e-12)
+    np.testing.assert_array_equal(clf.predict(X), clf.classes_[logits.argmax(axis=1)])
+
+
+def test_the_seed_decides_everything(blobs):
+    X, y = blobs
+    fit = lambda seed: AnnealedClassifier(max_iter=5, random_state=seed, initialization="uniform").fit(X, y)  # noqa: E731
+    np.testing.assert_array_equal(fit(1).coef_, fit(1).coef_)
+    assert not np.array_equal(fit(1).coef_, fit(2).coef_)
+
+
+def test_problems_are_those_of_the_first_iteration(blobs):
+    X, y = blobs
+    clf = AnnealedClassifier(bits=2, max_iter=1, random_state=0, sampler=ExactSolver())
+    energies = [ExactSolver().sample(problem).best_energy for problem in clf.problems(X, y)]
+    assert len(energies) == 3
+    assert not hasattr(clf, "classes_")
+    assert clf.fit(X, y).history_[0]["energy"] == pytest.approx(sum(energies), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bits": 0}, "at least 1 and at most 30"),
+        ({"bits": 31}, "at least 1 and at most 30"),
+        ({"update_range": 0}, "above 0"),
+        ({"update_range": -1.0}, "above 0"),
+        ({"max_iter": 0}, "max_iter is 0; it must be a whole number, at least 1"),
+        ({"max_iter": 1.5}, "whole number"),
+        ({"regularization": -1}, "regularization is -1; it must be a finite number, at least 0"),
+        ({"regularization": np.nan}, "regularization"),
+        ({"step": 0}, "step is 0; it must be a finite number, above 0 and at most 1"),
+        ({"step": 1.5}, "at most 1"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"curvature": "hessian"}, "curvature is 'hessian'; choose one of .*'gram'"),
+        ({"acceptance": "sometimes"}, "acceptance is 'sometimes'; choose one of 'always'"),
+        ({"range_policy": None}, "range_policy is None; choose one of .*'fixed'"),
+        ({"initialization": "ones"}, "initialization is 'ones'; choose one of 'uniform', 'zeros'"),
+        ({"sampler": "anneal"}, "wrap a dimod sampler"),
+    ],
+)
+def test_bad_settings_are_refused_with_limit_and_remedy(blobs, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        AnnealedClassifier(**options).fit(*blobs)
+
+
+def test_an_unknown_preset_is_refused():
+    with pytest.raises(InvalidInputError, match="'literal', 'matched'"):
+        AnnealedClassifier.from_paper(preset="improved")
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.full((4, 2), np.nan), [0, 1, 0, 1], "NaN"),
+        (np.full((4, 2), np.inf), [0, 1, 0, 1], "infinity"),
+        (np.zeros((4, 2)), [1, 1, 1, 1], "one class only, np.int64\\(1\\)"),
+        (np.zeros((0, 2)), [], "0 sample"),
+        (np.zeros((4, 2)), [0, 1, 0], "inconsistent numbers of samples"),
+        (np.zeros((4, 0)), [0, 1, 0, 1], "0 feature"),
+        ([[1.0], [1.0, 2.0]], [0, 1], "inhomogeneous"),
+        (np.zeros((4, 2)), [0.1, 0.2, 0.3, 0.4], "continuous"),
+        (np.zeros((4, 2, 2)), [0, 1, 0, 1], "dim 3"),
+    ],
+)
+def test_bad_data_is_refused(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        AnnealedClassifier(max_iter=2).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array(["ape", "bee", "cow"]), np.array(["a", "b", "c"], dtype=object), np.arange(3)]
+)
+def test_save_and_load_give_the_same_classifier(tmp_path, blobs, labels):
+    X, y = blobs
+    clf = AnnealedClassifier(bits=2, max_iter=4, random_state=9).fit(X, labels[y])
+    clf.save(tmp_path / "model.safetensors")
+    again = AnnealedClassifier.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), clf.predict(X))
+    assert again.classes_.dtype == clf.classes_.dtype
+    assert again.history_ == clf.history_
+    assert again.get_params() == clf.get_params()
+    assert (again.n_iter_, again.n_features_in_, again.stop_reason_) == (4, 4, "max_iter")
+
+
+def test_a_loaded_classifier_says_which_sampler_it_lacks(tmp_path, blobs):
+    AnnealedClassifier(bits=1, max_iter=1, sampler=ExactSolver()).fit(*blobs).save(tmp_path / "m")
+    with pytest.warns(UserWarning, match="sampler=ExactSolver.* is not part of a model file"):
+        assert AnnealedClassifier.load(tmp_path / "m").sampler is None
+
+
+def test_labels_that_cannot_be_stored_are_refused_before_anything_is_written(tmp_path, blobs):
+    X, y = blobs
+    clf = AnnealedClassifier(max_iter=1).fit(X, y)
+    clf.classes_ = np.array([(1,), None, "c"], dtype=object)
+    with pytest.raises(InvalidInputError, match="cannot be stored"):
+        clf.save(tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_file_cut_short_at_any_byte_is_refused(tmp_path, blobs):
+    AnnealedClassifier(bits=1, max_iter=1).fit(*blobs).save(tmp_path / "whole")
+    content = (tmp_path / "whole").read_bytes()
+    path = tmp_path / "cut"
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(FileFormatError):
+            AnnealedClassifier.load(path)
+
+
+def test_a_changed_byte_among_the_weights_is_refused(tmp_path, blobs):
+    path = tmp_path / "m"
+    AnnealedClassifier(bits=1, max_iter=1).fit(*blobs).save(path)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match="digest"):
+        AnnealedClassifier.load(path)
+
+
+def _foreign(metadata):
+    return safetensors.numpy.save({"coef": np.zeros((2, 2))}, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cut short"),
+        (b"\x80\x04\x95 a pickle", "cut short"),
+        (_foreign(None), "not one written by annealfit"),
+        (_foreign({"annealfit": "no json"}), "not one written by annealfit"),
+        (_foreign({"annealfit": json.dumps([1])}), "not one written by annealfit"),
+        (
+            _foreign({"annealfit": json.dumps({"kind": "classifier", "version": 99, "sha256": "", "content": {}})}),
+            "format version 99",
+        ),
+        (
+            _foreign({"annealfit": json.dumps({"kind": "sofa", "version": 1, "sha256": "", "content": {}})}),
+            "holds a sofa, not a classifier",
+        ),
+    ],
+)
+def test_foreign_files_are_refused(tmp_path, content, message):
+    path = tmp_path / "m"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=message):
+        AnnealedClassifier.load(path)
+
+
+def test_a_missing_file_is_just_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        AnnealedClassifier.load(tmp_path / "nowhere")

@@ -1,0 +1,172 @@
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from annealfit import AnnealedClassifier
+from annealfit.errors import SamplerError
+from annealfit.samplers import ExactSolver, Sampler, Samples
+from annealfit.surrogate import TrainingSet, evaluate, gradient
+
+
+class Scripted(Sampler):
+    """A sampler whose every answer is made by a function of the problem and the number of calls so far."""
+
+    def __init__(self, answer):
+        self.answer, self.calls = answer, 0
+
+    def solve(self, problems, seeds):
+        self.calls += 1
+        return self.answer(problems, self.calls)
+
+
+def all_ones(problems, call):
+    return [Samples.of(problem, np.ones((1, problem.n_variables), int)) for problem in problems]
+
+
+def test_one_iteration_of_algorithm_1_by_hand(blobs):
+    """The brute-force minimiser of the paper's surrogate, added to the weights, class by class."""
+    X, y = blobs
+    settings = {
+        "bits": 2,
+        "curvature": "gram",
+        "acceptance": "always",
+        "range_policy": "fixed",
+        "random_state": 3,
+    }
+    clf = AnnealedClassifier(max_iter=1, sampler=ExactSolver(), initialization="zeros", **settings).fit(X, y)
+    data = TrainingSet.build(X, y, 3, 1e-3)
+    start = np.zeros((5, 3))
+    slopes = gradient(data, start, evaluate(data, start).probabilities)
+    levels = np.array([-0.5, -0.5 / 3, 0.5 / 3, 0.5])
+    grid = np.stack(np.meshgrid(*[levels] * 5, indexing="ij"), axis=-1).reshape(-1, 5)
+    matrix = data.gram + np.diag(data.ridge)
+    for index, slope in enumerate(slopes):
+        values = 0.5 * np.einsum("ni,ij,nj->n", grid, matrix, grid) + grid @ slope
+        np.testing.assert_allclose(clf.coef_[index], grid[values.argmin()][:-1], rtol=1e-12)
+        np.testing.assert_allclose(clf.intercept_[index], grid[values.argmin()][-1], rtol=1e-12)
+
+
+def test_a_row_an_iteration_with_what_readers_want(blobs):
+    clf = AnnealedClassifier(bits=1, max_iter=4, sampler=ExactSolver(), random_state=0).fit(*blobs)
+    assert [row["iteration"] for row in clf.history_] == [1, 2, 3, 4]
+    assert clf.n_iter_ == 4
+    assert clf.stop_reason_ == "max_iter"
+    for row in clf.history_:
+        assert row.keys() >= {
+            "loss", "cross_entropy", "accuracy", "loss_change", "energy", "lower_bound",
+            "accepted", "range", "bits", "seconds",
+        }  # fmt: skip
+        assert row["lower_bound"] <= row["energy"]
+        assert row["cross_entropy"] <= row["loss"]
+    seconds = [row["seconds"] for row in clf.history_]
+    assert seconds == sorted(seconds)
+    losses = [row["loss"] for row in clf.history_]
+    np.testing.assert_allclose(np.diff(losses), [row["loss_change"] for row in clf.history_[1:]], atol=1e-12)
+
+
+def test_history_describes_the_final_model(blobs):
+    X, y = blobs
+    clf = AnnealedClassifier(bits=2, max_iter=5, sampler=ExactSolver(), random_state=0).fit(X, y)
+    assert clf.history_[-1]["accuracy"] == clf.score(X, y)
+    probabilities = clf.predict_proba(X)[np.arange(len(y)), y]
+    assert clf.history_[-1]["cross_entropy"] == pytest.approx(-np.log(probabilities).mean(), rel=1e-9)
+
+
+def test_the_step_scales_the_update(blobs):
+    options = {"bits": 1, "max_iter": 1, "acceptance": "always", "initialization": "zeros", "random_state": 0}
+    whole, quarter = (
+        AnnealedClassifier(step=step, sampler=Scripted(all_ones), **options).fit(*blobs) for step in (1.0, 0.25)
+    )
+    np.testing.assert_allclose(quarter.coef_, whole.coef_ / 4, rtol=1e-12)
+    assert np.abs(whole.coef_).max() > 0
+
+
+def test_callbacks_all_fire_and_any_can_stop(blobs):
+    seen = []
+
+    def watch(iteration):
+        seen.append((iteration.state.iteration, iteration.row["iteration"], iteration.state.weights.shape))
+
+    clf = AnnealedClassifier(
+        bits=1, max_iter=10, sampler=ExactSolver(), callbacks=[lambda it: it.row["iteration"] == 3, watch]
+    ).fit(*blobs)
+    assert seen == [(n, n, (5, 3)) for n in (1, 2, 3)]
+    assert clf.n_iter_ == 3
+    assert clf.stop_reason_ == "callback"
+
+
+def test_control_c_keeps_what_was_learnt(blobs):
+    X, y = blobs
+
+    def slow(problems, call):
+        time.sleep(0.02)
+        return all_ones(problems, call)
+
+    started = threading.Event()
+    interrupter = threading.Thread(target=lambda: started.wait(10) and os.kill(os.getpid(), signal.SIGINT))
+    interrupter.start()
+    clf = AnnealedClassifier(
+        bits=1,
+        max_iter=1000,
+        sampler=Scripted(slow),
+        callbacks=[lambda it: it.row["iteration"] >= 3 and started.set()],
+    )
+    with pytest.warns(UserWarning, match="interrupted after"):
+        clf.fit(X, y)
+    interrupter.join()
+    assert clf.stop_reason_ == "interrupted"
+    assert 3 <= clf.n_iter_ < 1000
+    assert len(clf.history_) == clf.n_iter_
+    assert clf.history_[-1]["accuracy"] == clf.score(X, y)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda problems, call: 1 / 0, "iteration 1: Scripted raised ZeroDivisionError"),
+        (lambda problems, call: [], "answered 0 of 3 problems"),
+        (
+            lambda problems, call: [Samples.of(p, np.full((1, p.n_variables), 3)) for p in problems],
+            "not bits",
+        ),
+        (lambda problems, call: [Samples.of(p, np.zeros((0, p.n_variables))) for p in problems], "no reads"),
+        (
+            lambda problems, call: [Samples.of(p, np.zeros(p.n_variables)) for p in problems],
+            "expected \\(reads",
+        ),
+        (lambda problems, call: [Samples.of(p, "junk") for p in problems], "not bits"),
+    ],
+)
+def test_a_sampler_that_fails_or_talks_nonsense(blobs, answer, message):
+    with pytest.raises(SamplerError, match=message):
+        AnnealedClassifier(bits=1, sampler=Scripted(answer)).fit(*blobs)
+
+
+def test_a_sampler_that_fails_midway_loses_nothing(blobs, tmp_path):
+    path = tmp_path / "training.safetensors"
+
+    def answer(problems, call):
+        if call == 6:
+            raise TimeoutError("no answer from the device")
+        return ExactSolver().solve(problems, [0] * len(problems))
+
+    options = {"bits": 1, "max_iter": 10, "random_state": 0, "checkpoint": path}
+    with pytest.raises(SamplerError, match="iteration 6: Scripted raised TimeoutError"):
+        AnnealedClassifier(sampler=Scripted(answer), **options).fit(*blobs)
+    seen = []
+    # the same sampler by name, working again
+    healed = Scripted(lambda problems, call: ExactSolver().solve(problems, [0] * len(problems)))
+    AnnealedClassifier(
+        sampler=healed, resume=True, callbacks=[lambda it: seen.append(it.row["iteration"])], **options
+    ).fit(*blobs)
+    assert seen == [6, 7, 8, 9, 10]
+
+
+def test_features_that_overflow_are_named(blobs):
+    X, y = blobs
+    with pytest.raises(ValueError, match="NaN or infinity"), np.errstate(over="ignore"):
+        AnnealedClassifier(bits=1, max_iter=1).fit(X * 1e200, y)
