@@ -8,20 +8,39 @@ from numpy.typing import NDArray
 
 
 @njit(cache=True, nogil=True)
+def minimise_all(
+    curvature: NDArray[np.float64],
+    gradients: NDArray[np.float64],
+    starts: NDArray[np.float64],
+    radii: NDArray[np.float64],
+    max_sweeps: int,
+    relative_gap: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Minimise for every row of `gradients` and `starts` (P, D); returns the minima (P, D) and the bounds (P,)."""
+    minima, bounds = np.empty_like(gradients), np.empty(len(gradients))
+    for row in range(len(gradients)):
+        minima[row], bounds[row] = minimise(
+            curvature, gradients[row], starts[row], radii[row], max_sweeps, relative_gap
+        )
+    return minima, bounds
+
+
+@njit(cache=True, nogil=True)
 def minimise(
     curvature: NDArray[np.float64],
     gradient: NDArray[np.float64],
+    start: NDArray[np.float64],
     radius: float,
     max_sweeps: int,
     relative_gap: float,
 ) -> tuple[NDArray[np.float64], float]:
-    """Minimise `vᵀGv + 2gᵀv` over |v_j| ≤ radius; returns `(v, lower bound)`.
+    """Minimise `vᵀGv + 2gᵀv` over |v_j| ≤ radius, from a start inside; returns `(v, lower bound)`.
 
     The bound is lowered by a margin that covers the rounding of its own evaluation.
     """
     size = gradient.size
-    values = np.zeros(size)
-    residual = gradient.copy()  # r = Gv + g, kept up to date
+    values = start.copy()
+    residual = gradient + curvature @ start  # r = Gv + g, kept up to date
     bound = -np.inf
     for _ in range(max_sweeps):
         for j in range(size):

@@ -20,7 +20,7 @@ from annealfit.errors import CheckpointError, FileFormatError, InvalidInputError
 from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.problem import QuadraticProblem
 from annealfit.randomness import seed_of
-from annealfit.samplers import DimodSampler, Sampler
+from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.surrogate import CURVATURES, TrainingSet, softmax
 from annealfit.training import (
     ACCEPTANCES,
@@ -163,7 +163,9 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             update_range=0.5,
             step=1.0,
             initialization="uniform",
-            sampler=DimodSampler(num_reads=1, num_sweeps=num_sweeps, beta_range=(0.01, final_beta)),
+            sampler=SimulatedAnnealer(
+                num_sweeps=num_sweeps, num_reads=1, beta_range=(0.01, final_beta), normalize=True
+            ),
         )
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -173,7 +175,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         state, history, checkpoint = self._start(data, plan)
         result = train(
             data,
-            self.sampler or DimodSampler(num_reads=1, num_sweeps=100, beta_range=(0.01, 1000.0)),
+            self.sampler or SimulatedAnnealer(),
             plan,
             state,
             history=history,
@@ -218,7 +220,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Softmax probabilities of shape (N, C), columns in the order of `classes_`."""
-        return softmax(self._logits(X))[0]
+        return np.ascontiguousarray(softmax(self._logits(X).T)[0].T)
 
     def save(self, path: StrPath) -> None:
         """Write the fitted classifier to one safetensors file (no pickle; see `annealfit.persistence`)."""

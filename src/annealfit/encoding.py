@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -65,3 +66,9 @@ class Encoding:
         position = (np.asarray(updates, dtype=float) / self.resolution + (self.levels - 1)) / 2
         level = np.clip(np.rint(position), 0, self.levels - 1).astype(np.int64)
         return ((level[..., None] >> np.arange(self.bits)) & 1).astype(np.uint8)
+
+
+def decode_each(encodings: Sequence[Encoding], bits: ArrayLike) -> NDArray[np.float64]:
+    """Updates of shape (P, D) from bits of shape (P, D, K), each row by its own encoding of K bits."""
+    unit = Encoding(encodings[0].bits, encodings[0].levels - 1)  # resolution 1: whole numbers
+    return unit.decode(bits) * np.array([encoding.resolution for encoding in encodings])[:, None]

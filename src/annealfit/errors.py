@@ -66,7 +66,7 @@ def choose(name: str, value: object, options: Iterable[str]) -> str:
 def check_number(
     name: str,
     value: Any,
-    kind: type = Real,
+    kind: Any = Real,
     *,
     minimum: float | None = None,
     above: float | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from annealfit.encoding import Encoding
 from annealfit.errors import FileFormatError, InvalidInputError, choose, require
 from annealfit.persistence import replacing
+from annealfit.problem import QuadraticProblem
 
 if TYPE_CHECKING:
     import dimod
-
-    from annealfit.problem import QuadraticProblem
 
 # 2 GiB of coefficients: beyond it a dense export is refused rather than driving the machine into swap.
 MAX_DENSE_VARIABLES = 16_384
@@ -64,21 +63,28 @@ def to_bqm(problem: QuadraticProblem) -> dimod.BinaryQuadraticModel:
 
 
 def largest_coefficient(problem: QuadraticProblem) -> float:
-    """The largest absolute bias of the binary model, without building it: what the paper normalises by.
+    """The largest absolute bias of the binary model, without building it: what the paper normalises by."""
+    return float(largest_coefficients([problem])[0])
 
-    Linear biases are `4p_k(g − δG1)_j + 4p_k²G_jj`, couplings `8 p_k p_l G_ij`.
+
+def largest_coefficients(problems: Sequence[QuadraticProblem]) -> NDArray[np.float64]:
+    """The largest absolute bias of each of several problems with a common curvature and number of bits.
+
+    Linear biases are `4p_k(g − δG1)_j + 4p_k²G_jj`, couplings `8 p_k p_l G_ij`. A linear bias is convex in
+    `p_k`, so its largest values are at the finest and the coarsest bit.
     """
-    weights, delta = problem.encoding.weights, problem.encoding.range
-    curvature, diagonal = problem.curvature, problem.curvature.diagonal()
-    shifted = problem.gradient - delta * curvature.sum(axis=1)
-    linear = 4 * weights * (shifted[:, None] + np.outer(diagonal, weights))
-    largest = np.abs(linear).max()
-    if len(weights) > 1:
-        largest = max(largest, 8 * weights[-1] * weights[-2] * np.abs(diagonal).max())
+    curvature, bits = problems[0].curvature, problems[0].encoding.bits
+    diagonal = curvature.diagonal()
+    ranges = np.array([problem.encoding.range for problem in problems])[:, None]
+    coarsest = ranges * 2.0 ** (bits - 1) / (2.0**bits - 1)
+    shifted = np.array([problem.gradient for problem in problems]) - ranges * curvature.sum(axis=1)
+    largest = np.zeros(len(problems))
+    for weight in (coarsest, coarsest / 2.0 ** (bits - 1)):
+        largest = np.maximum(largest, np.abs(4 * weight * (shifted + weight * diagonal)).max(axis=1))
+    quadratic = 0.5 * np.abs(diagonal).max() if bits > 1 else 0.0
     if len(diagonal) > 1:
-        between = np.abs(curvature - np.diag(diagonal)).max()
-        largest = max(largest, 8 * weights[-1] ** 2 * between)
-    return float(largest)
+        quadratic = max(quadratic, np.abs(curvature - np.diag(diagonal)).max())
+    return np.maximum(largest, 8 * coarsest[:, 0] ** 2 * quadratic)
 
 
 def write_bqm(problem: QuadraticProblem, file: IO[bytes]) -> None:
@@ -132,8 +138,6 @@ def write(problem: QuadraticProblem, path: str | os.PathLike[str], *, format: st
 
 def read_npz(path: str | os.PathLike[str]) -> QuadraticProblem:
     """The problem stored by `write(…, format="npz")`, bit for bit."""
-    from annealfit.problem import QuadraticProblem
-
     try:
         with np.load(path, allow_pickle=False) as archive:
             encoding = Encoding(bits=int(archive["bits"]), range=float(archive["range"]))

@@ -7,7 +7,8 @@ matrices, Ising models and dimod's BQMs are exports, made on request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,8 @@ class QuadraticProblem:
     curvature: NDArray[np.float64]
     gradient: NDArray[np.float64]
     encoding: Encoding
+    # What has been worked out about the curvature, for all problems that share it.
+    _shared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         curvature = _as_real(self.curvature, "curvature", ndim=2)
@@ -68,9 +71,19 @@ class QuadraticProblem:
             ("curvature", self.curvature),
             ("gradient", gradient),
             ("encoding", encoding),
+            ("_shared", self._shared),
         ):
             object.__setattr__(problem, name, value)
         return problem
+
+    @property
+    def inverse_curvature(self) -> NDArray[np.float64]:
+        """`G⁻¹`, slightly damped where G is singular: the Newton step's matrix, made once per curvature."""
+        if "inverse" not in self._shared:
+            size = self.n_parameters
+            damping = 1e-10 * np.trace(self.curvature) / size or 1.0
+            self._shared["inverse"] = np.linalg.inv(self.curvature + damping * np.eye(size))
+        return self._shared["inverse"]
 
     @property
     def n_parameters(self) -> int:
@@ -142,6 +155,17 @@ class QuadraticProblem:
         from annealfit import export
 
         return export.to_bqm(self)
+
+
+def group_by_curvature(problems: Sequence[QuadraticProblem]) -> list[list[int]]:
+    """Positions of the problems that share a curvature array and a number of bits, group by group.
+
+    Problems of one group differ in D + 1 numbers each, so what is done to one can be done to all at once.
+    """
+    groups: dict[tuple[int, int], list[int]] = {}
+    for position, problem in enumerate(problems):
+        groups.setdefault((id(problem.curvature), problem.encoding.bits), []).append(position)
+    return list(groups.values())
 
 
 def _as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:

@@ -20,6 +20,14 @@ _INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 _FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
+def descend(state: NDArray[np.uint64], component: ArrayLike) -> NDArray[np.uint64]:
+    """One step down the tree of seeds: the child number `component` of every state, the two broadcasting.
+
+    In the words of SplitMix64, the output number `component` of the generator seeded with `state`.
+    """
+    return _mix(state + _INCREMENT * (np.asarray(component, dtype=np.uint64) + np.uint64(1)))
+
+
 def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
     word = (word ^ (word >> np.uint64(30))) * _FACTORS[0]
     word = (word ^ (word >> np.uint64(27))) * _FACTORS[1]
@@ -34,11 +42,10 @@ def child_seeds(seed: int, *path: ArrayLike) -> NDArray[np.uint64]:
     >>> bool(child_seeds(42, 7, np.arange(3))[2] == child_seed(42, 7, 2))
     True
     """
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is the point
-        state = _mix(np.asarray(seed % 2**64, dtype=np.uint64))
+    state = np.asarray(seed % 2**64, dtype=np.uint64)
+    with np.errstate(over="ignore"):  # modulo 2^64 is the point, and NumPy warns of it where arrays are 0-d
         for component in path:
-            position = np.asarray(component, dtype=np.uint64)
-            state = _mix(state + _INCREMENT * (position + np.uint64(1)))
+            state = descend(state, component)
     return state
 
 

@@ -42,10 +42,10 @@ def test_large_logits_do_not_overflow(data, scale):
 
 
 def test_softmax_sums_to_one_and_knows_its_normaliser():
-    logits = np.random.default_rng(3).normal(size=(6, 4)) * 50
+    logits = np.random.default_rng(3).normal(size=(4, 6)) * 50
     probabilities, log_normaliser = softmax(logits)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
-    np.testing.assert_allclose(np.log(probabilities), logits - log_normaliser[:, None], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(probabilities.sum(axis=0), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.log(probabilities), logits - log_normaliser, rtol=1e-9, atol=1e-9)
 
 
 def test_curvature_gram_and_diagonal(data):

@@ -76,10 +76,10 @@ def run_training(
             method=method,
             loss=at_end.loss,
             cross_entropy=at_end.cross_entropy,
-            train=classification_metrics(dataset.y_train, at_end.probabilities.argmax(axis=1)),
+            train=classification_metrics(dataset.y_train, at_end.probabilities.argmax(axis=0)),
             test=classification_metrics(dataset.y_test, predicted),
             test_recall=per_class_recall(dataset.y_test, predicted, np.arange(n_classes)),
-            test_probabilities=softmax(test_logits)[0],
+            test_probabilities=softmax(test_logits.T)[0].T,
             seconds=baseline.seconds,
             history=baseline.history,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,11 @@ class TrainingSet:
             ridge(augmented.shape[1], regularization),
         )
 
+    @cached_property
+    def samples(self) -> NDArray[np.intp]:
+        """The numbers of the samples, to pick each one's own class from an array of shape (C, N)."""
+        return np.arange(len(self.labels))
+
     @property
     def n_parameters(self) -> int:
         """Parameters of one output, `D = d + 1`."""
@@ -46,7 +52,7 @@ class TrainingSet:
 class Evaluation:
     """The model at one set of weights."""
 
-    probabilities: NDArray[np.float64]  # Π, (N, C)
+    probabilities: NDArray[np.float64]  # Πᵀ, (C, N): class by class, as everything below is computed
     cross_entropy: float
     penalty: float  # ½ Σ_c w_cᵀΛw_c
     accuracy: float
@@ -58,28 +64,29 @@ class Evaluation:
 
 
 def softmax(logits: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Row-wise softmax and log of the normaliser, neither of which overflows at large logits.
+    """Softmax over the first axis and log of the normaliser, neither of which overflows at large logits.
 
-    >>> probabilities, log_normaliser = softmax(np.array([[1000.0, 1000.0]]))
+    >>> probabilities, log_normaliser = softmax(np.array([[1000.0], [1000.0]]))
     >>> probabilities.tolist(), log_normaliser.round(3).tolist()
-    ([[0.5, 0.5]], [1000.693])
+    ([[0.5], [0.5]], [1000.693])
     """
-    largest = logits.max(axis=1, keepdims=True)
-    exponentials = np.exp(logits - largest)
-    total = exponentials.sum(axis=1, keepdims=True)
-    return exponentials / total, (np.log(total) + largest)[:, 0]
+    largest = logits.max(axis=0)
+    probabilities = np.exp(logits - largest)
+    total = probabilities.sum(axis=0)
+    probabilities /= total
+    return probabilities, np.log(total) + largest
 
 
 def evaluate(data: TrainingSet, weights: NDArray[np.float64]) -> Evaluation:
     """Probabilities, loss and accuracy at `weights` of shape (D, C)."""
-    logits = data.features @ weights
+    logits = weights.T @ data.features.T  # (C, N): reductions over classes run along contiguous samples
     probabilities, log_normaliser = softmax(logits)
-    of_true_class = logits[np.arange(len(logits)), data.labels]
+    of_true_class = logits[data.labels, data.samples]
     return Evaluation(
         probabilities=probabilities,
         cross_entropy=float(np.mean(log_normaliser - of_true_class)),
         penalty=float(0.5 * (data.ridge @ weights**2).sum()),
-        accuracy=float(np.mean(logits.argmax(axis=1) == data.labels)),
+        accuracy=float(np.mean(logits.argmax(axis=0) == data.labels)),
     )
 
 
@@ -88,5 +95,5 @@ def gradient(
 ) -> NDArray[np.float64]:
     """`g_c = Xᵀ(π_c − y_c)/N + Λw_c` as the rows of an array of shape (C, D)."""
     residuals = probabilities.copy()
-    residuals[np.arange(len(residuals)), data.labels] -= 1.0
-    return residuals.T @ data.features / len(residuals) + weights.T * data.ridge
+    residuals[data.labels, data.samples] -= 1.0
+    return residuals @ data.features / len(data.labels) + weights.T * data.ridge

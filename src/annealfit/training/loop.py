@@ -14,6 +14,7 @@ Call order of one iteration:
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.bounds import lower_bounds
-from annealfit.encoding import Encoding
+from annealfit.encoding import Encoding, decode_each
 from annealfit.errors import InvalidInputError, SamplerError
 from annealfit.problem import QuadraticProblem
 from annealfit.randomness import child_seeds
@@ -122,6 +123,9 @@ def problems_at(data: TrainingSet, plan: Plan, state: TrainingState) -> list[Qua
     return _Problems(data, plan)(state, evaluate(data, state.weights))
 
 
+_encoding = functools.lru_cache(maxsize=4096)(Encoding)  # an encoding knows its weights; make them once
+
+
 class _Problems:
     """Makes the problems of an iteration; the curvature is checked only when it changes."""
 
@@ -145,7 +149,7 @@ class _Problems:
                 "standardise the features (StandardScaler), or lower update_range"
             )
         return [
-            template.with_gradient(block, Encoding(state.bits, float(width)))
+            template.with_gradient(block, _encoding(state.bits, float(width)))
             for template, block, width in zip(
                 self._templates, gradients.reshape(len(matrices), -1), state.ranges, strict=True
             )
@@ -165,8 +169,8 @@ class _Step:
         answers = self._sample(problems, state.iteration)
         bounds = lower_bounds(problems)
         energies = np.array([answer.best_energy for answer in answers])
-        updates = np.stack(
-            [problem.encoding.decode(answer.best_bits) for problem, answer in zip(problems, answers, strict=True)]
+        updates = decode_each(
+            [problem.encoding for problem in problems], np.stack([answer.best_bits for answer in answers])
         )
 
         decision = plan.acceptance(Proposal(energies))
