@@ -66,7 +66,9 @@ def test_every_form_of_schedule_means_what_it_means_there(form, normalize):
 
 def test_the_test_would_notice_another_temperature():
     problem = random_problem(19, 19, 5)
-    theirs = DimodSampler(normalize=False, num_reads=READS, num_sweeps=20, beta_range=(0.01, 3.0)).sample(problem, seed=1)
+    theirs = DimodSampler(normalize=False, num_reads=READS, num_sweeps=20, beta_range=(0.01, 3.0)).sample(
+        problem, seed=1
+    )
     warmer = SimulatedAnnealer(num_reads=READS, num_sweeps=20, beta_range=(0.01, 2.0)).sample(problem, seed=2)
     assert stats.ks_2samp(warmer.energies, theirs.energies).pvalue < LEVEL
 

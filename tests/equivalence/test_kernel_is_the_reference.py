@@ -6,6 +6,7 @@ import pytest
 import reference_annealer as reference
 from scipy import stats
 
+from annealfit.randomness import child_seeds, descend
 from annealfit.samplers import _kernel
 from annealfit.samplers._lanes import log2_coefficients
 
@@ -18,6 +19,13 @@ PROBLEMS = [
 ]  # fmt: skip
 
 
+def start(seeds, parameters, bits):
+    words = np.zeros((parameters, LANES), dtype=np.uint32)
+    streams = np.zeros((_kernel.STATE_WORDS, LANES), dtype=np.uint32)
+    _kernel.start_block(seeds, bits, words, streams)
+    return words, streams
+
+
 def block(seed, parameters, bits, sweeps, cold, dtype):
     generator = np.random.default_rng(seed)
     data = generator.normal(size=(2 * parameters, parameters))
@@ -27,7 +35,7 @@ def block(seed, parameters, bits, sweeps, cold, dtype):
     steps = 2 * widths * 2.0 ** np.arange(bits)[:, None] / (2.0**bits - 1)
     betas = np.geomspace(0.01, cold, sweeps)[:, None] * generator.uniform(0.5, 2.0, size=LANES)
     seeds = generator.integers(0, 2**63, size=LANES, dtype=np.uint64)
-    words, streams = _kernel.start_lanes(seeds, parameters, bits)
+    words, streams = start(seeds, parameters, bits)
     arrays = [np.ascontiguousarray(array, dtype=dtype) for array in (curvature, gradient, steps, betas)]
     return arrays, words, streams
 
@@ -38,7 +46,7 @@ def test_double_precision_flip_for_flip(parameters, bits, sweeps, cold):
     states, expected_streams = _kernel.unpack_bits(words, bits), streams.copy()
     start = states.copy()
     reference.anneal(*arrays, states, expected_streams)
-    _kernel.anneal_block(*arrays, words, streams)
+    _kernel.anneal_group(*arrays, words, streams)
     np.testing.assert_array_equal(_kernel.unpack_bits(words, bits), states)
     np.testing.assert_array_equal(streams, expected_streams)
     assert (states != start).any()
@@ -53,7 +61,7 @@ def test_single_precision_flip_for_flip(parameters, bits, sweeps, cold):
     arrays, words, streams = block(2, parameters, bits, sweeps, cold, np.float32)
     states = _kernel.unpack_bits(words, bits)
     reference.anneal_single(*arrays, states, streams.copy(), log2_coefficients(5, 2.0**-23))
-    _kernel.anneal_block(*arrays, words, streams)
+    _kernel.anneal_group(*arrays, words, streams)
     np.testing.assert_array_equal(_kernel.unpack_bits(words, bits), states)
 
 
@@ -63,10 +71,10 @@ def test_infinitely_cold_is_greedy_and_infinitely_hot_flips_all(dtype):
     states = _kernel.unpack_bits(words, 6)
     arrays[3][:] = 0
     flipped = words.copy()
-    _kernel.anneal_block(*arrays[:3], arrays[3][:1], flipped, streams.copy())
+    _kernel.anneal_group(*arrays[:3], arrays[3][:1], flipped, streams.copy())
     np.testing.assert_array_equal(_kernel.unpack_bits(flipped, 6), 1 - states)
     arrays[3][:] = 1e30
-    _kernel.anneal_block(*arrays, words, streams)
+    _kernel.anneal_group(*arrays, words, streams)
     reference.anneal(*[array.astype(float) for array in arrays], states, streams.copy())
     np.testing.assert_array_equal(_kernel.unpack_bits(words, 6), states)
 
@@ -87,12 +95,42 @@ def test_at_a_fixed_temperature_states_are_boltzmanns(dtype):
     counts = np.zeros(64)
     for _ in range(blocks):
         seeds = generator.integers(0, 2**63, size=LANES, dtype=np.uint64)
-        words, streams = _kernel.start_lanes(seeds, parameters, bits)
+        words, streams = start(seeds, parameters, bits)
         for _ in range(6):
-            _kernel.anneal_block(*arrays, words, streams)
+            _kernel.anneal_group(*arrays, words, streams)
             codes = _kernel.unpack_bits(words, bits).reshape(6, LANES).astype(int) << np.arange(6)[:, None]
             counts += np.bincount(codes.sum(axis=0), minlength=64)
     assert stats.chisquare(counts, weights / weights.sum() * counts.sum()).pvalue > 1e-3
+
+
+def test_streams_and_first_states_come_from_the_tree_of_seeds():
+    seeds = child_seeds(7, np.arange(5))
+    words, streams = start(seeds, 3, 10)
+    outputs = descend(seeds, np.arange(5)[:, None])
+    np.testing.assert_array_equal(streams[::2, :5], outputs[:2] & np.uint64(2**32 - 1))
+    np.testing.assert_array_equal(streams[1::2, :5], outputs[:2] >> np.uint64(32))
+    np.testing.assert_array_equal(words[:, :5], (outputs[2:] >> np.uint64(54)) << np.uint64(22))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("geometric", [True, False])
+def test_groups_and_cuts_change_nothing(dtype, geometric):
+    """One call of 100 sweeps = calls of 64 and 36 = groups with temperatures made by hand."""
+    (curvature, gradient, steps, _), words, streams = block(4, 8, 5, 1, 3, dtype)
+    shares, intercept, slope = np.linspace(0, 1, 100), np.full(LANES, -2.0 if geometric else 0.1), np.full(LANES, 3.0)
+    runs = []
+    for cuts in ([0, 100], [0, 64, 100]):
+        state = words.copy(), streams.copy()
+        for first, last in zip(cuts, cuts[1:], strict=False):
+            _kernel.anneal_block(curvature, gradient, steps, shares[first:last], intercept, slope, geometric, *state)
+        runs.append(state[0])
+    state = words.copy(), streams.copy()
+    line = intercept + shares[:, None] * slope
+    betas = (np.exp(line) if geometric else line).astype(dtype)
+    for first in range(0, 100, _kernel.SWEEPS_PER_GROUP):
+        _kernel.anneal_group(curvature, gradient, steps, betas[first : first + _kernel.SWEEPS_PER_GROUP], *state)
+    for run in runs:
+        np.testing.assert_array_equal(run, state[0])
 
 
 def test_packing_is_undone_by_unpacking():

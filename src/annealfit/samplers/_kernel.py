@@ -31,7 +31,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from annealfit.randomness import descend
 from annealfit.samplers._lanes import (
     LANES,
     any_lane,
@@ -54,20 +53,39 @@ PENDING = 4
 STATE_WORDS = 4
 """32-bit words in the state of a random stream."""
 
+COLDEST = 1e30
+"""The largest inverse temperature, in units of the largest energy: far beyond it single precision ends."""
 
-def start_lanes(seeds: NDArray[np.uint64], parameters: int, bits: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Random bits, as packed words (parameters, L), and random streams (STATE_WORDS, L) of lanes with these seeds.
+SWEEPS_PER_GROUP = 32
+"""Sweeps between two recomputations of the fields, which keep single precision from drifting."""
 
-    A stream starts from two outputs of SplitMix64, as its author advises for the xoshiro family. They
-    differ, since SplitMix64 is a bijection of a counter, so a state is never the forbidden all-zero one.
-    The bits are made of further outputs.
+
+@njit(nogil=True, cache=True)
+def start_block(seeds, bits, words, random_state):
+    """Random bits and random streams of the lanes with these seeds, (n,) uint64 with n <= LANES.
+
+    Overwrites words (D, LANES) and random_state (STATE_WORDS, LANES). A stream starts from two outputs
+    of SplitMix64, as its author advises for the xoshiro family. They differ, since SplitMix64 is a
+    bijection of a counter, so a state is never the forbidden all-zero one. The bits are made of
+    further outputs.
     """
-    outputs = descend(seeds, np.arange(parameters + 2)[:, np.newaxis])
-    streams = np.empty((STATE_WORDS, len(seeds)), dtype=np.uint32)
-    streams[0::2] = outputs[:2]  # the low halves
-    streams[1::2] = outputs[:2] >> np.uint64(32)
-    words = (outputs[2:] >> np.uint64(64 - bits)) << np.uint64(MOST_BITS - bits)
-    return words.astype(np.uint32), streams
+    for lane in range(len(seeds)):
+        for half in range(2):
+            output = splitmix(seeds[lane], half)
+            random_state[2 * half, lane] = np.uint32(output)
+            random_state[2 * half + 1, lane] = np.uint32(output >> np.uint64(32))
+        for j in range(len(words)):
+            top = np.uint32(splitmix(seeds[lane], j + 2) >> np.uint64(32))
+            words[j, lane] = top & ~np.uint32((1 << (MOST_BITS - bits)) - 1)
+
+
+@njit
+def splitmix(seed, index):
+    """Output number `index` of the SplitMix64 generator: `annealfit.randomness.descend`, compiled."""
+    word = seed + np.uint64(0x9E3779B97F4A7C15) * np.uint64(index + 1)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
 
 
 def unpack_bits(words: NDArray[np.uint32], bits: int) -> NDArray[np.uint8]:
@@ -119,7 +137,7 @@ def _apply_pending(curvature, fields, pending, changes):
 
 
 @njit(nogil=True, cache=True)
-def anneal_block(curvature, gradient, steps, betas, words, random_state):
+def anneal_group(curvature, gradient, steps, betas, words, random_state):
     """Run one sweep for each row of `betas` on a block of LANES lanes.
 
     curvature (D, D): symmetric G.  gradient (D, LANES): g.  steps (K, LANES): change of a parameter
@@ -128,8 +146,7 @@ def anneal_block(curvature, gradient, steps, betas, words, random_state):
     random_state (4, LANES) uint32, one xoshiro128+ stream a lane, are overwritten.  All arrays are
     C-contiguous.  Lanes do not influence each other; the content of unused ones is arbitrary.
 
-    The fields are recomputed at each call, so that calls of a few dozen sweeps keep the rounding
-    errors of single precision from adding up.
+    The fields are recomputed at each call.
     """
     parameters, bits = curvature.shape[0], steps.shape[0]
     block = (parameters, LANES)
@@ -193,3 +210,22 @@ def anneal_block(curvature, gradient, steps, betas, words, random_state):
     store(random_state, 1, state_1)
     store(random_state, 2, state_2)
     store(random_state, 3, state_3)
+
+
+@njit(nogil=True, cache=True)
+def anneal_block(curvature, gradient, steps, shares, intercept, slope, geometric, words, random_state):
+    """Run one sweep for each of `shares` (S,), in groups of SWEEPS_PER_GROUP.
+
+    The inverse temperature of a lane is the intercept + share * slope, (LANES,) each, or the exponential of it
+    where the schedule is geometric. The rest is as in `anneal_group`. Cutting the sweeps into several calls,
+    at multiples of SWEEPS_PER_GROUP, changes nothing.
+    """
+    betas = np.empty((SWEEPS_PER_GROUP, LANES), dtype=gradient.dtype)
+    for first in range(0, len(shares), SWEEPS_PER_GROUP):
+        count = min(SWEEPS_PER_GROUP, len(shares) - first)
+        for row in range(count):
+            for lane in range(LANES):
+                beta = intercept[lane] + shares[first + row] * slope[lane]
+                # Finite also in single precision: so cold a lane accepts no step upward either way.
+                betas[row, lane] = min(np.exp(beta) if geometric else beta, COLDEST)
+        anneal_group(curvature, gradient, steps, betas[:count], words, random_state)

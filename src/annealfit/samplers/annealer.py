@@ -121,10 +121,10 @@ class SimulatedAnnealer(Sampler):
         hot, cold = self._beta_ends(problems, gradients, ranges)
         lanes = Lanes(
             curvature=curvature,
-            gradient=np.repeat(gradients.T, reads, axis=1),
-            steps=np.repeat(np.outer(2.0 ** np.arange(bits), finest_steps), reads, axis=1),
-            hot=np.repeat(hot, reads),
-            cold=np.repeat(cold, reads),
+            gradient=_for_each_read(gradients.T, reads),
+            steps=_for_each_read(np.exp2(np.arange(bits))[:, None] * finest_steps, reads),
+            hot=_for_each_read(hot, reads),
+            cold=_for_each_read(cold, reads),
             seeds=descend(np.array(seeds, dtype=np.uint64)[:, None], np.arange(reads)).ravel(),
         )
         prepared = time.perf_counter()
@@ -163,6 +163,11 @@ class SimulatedAnnealer(Sampler):
             return 1 / scales, 1 / scales
         hot, cold = self.beta_range  # type: ignore[misc]
         return hot / scales, cold / scales
+
+
+def _for_each_read(values: NDArray[np.float64], reads: int) -> NDArray[np.float64]:
+    """The values of each problem (…, P), repeated for its reads (…, P·reads)."""
+    return values if reads == 1 else np.repeat(values, reads, axis=-1)
 
 
 def automatic_beta_range(

@@ -11,10 +11,10 @@ import dimod
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError
+from annealfit.errors import InvalidInputError, choose
 from annealfit.randomness import child_seeds
 from annealfit.samplers.annealer import stop_function
-from annealfit.samplers.lanes import Lanes, Stop, anneal_lanes
+from annealfit.samplers.lanes import PRECISIONS, Lanes, Stop, anneal_lanes
 from annealfit.samplers.schedule import BetaRange, Schedule
 
 # A share of the memory that is free: the couplings are held in double and in the annealing precision.
@@ -76,6 +76,7 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
             num_sweeps = 1000 if beta_schedule is None else len(beta_schedule) * num_sweeps_per_beta
         schedule = Schedule(num_sweeps, beta_range, beta_schedule_type, num_sweeps_per_beta, beta_schedule)
         should_stop = stop_function(time_limit, interrupt_function)
+        choose("precision", precision, PRECISIONS)
         start = self.parse_initial_states(
             bqm,
             num_reads=num_reads,

@@ -20,15 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from annealfit.errors import InvalidInputError, check_number, choose
+from annealfit.errors import InvalidInputError, check_number
 from annealfit.samplers.schedule import Schedule
 
 logger = logging.getLogger(__name__)
 
-# Sweeps between two looks at the clock. The fields are recomputed there too, so the number is part of
-# what decides the last bits of a single-precision run: it must not depend on anything.
-SWEEPS_PER_GROUP = 32
-SWEEPS_PER_CHUNK = 32 * SWEEPS_PER_GROUP  # temperatures are made for this many sweeps at a time
 PRECISIONS: dict[str, DTypeLike] = {"single": np.float32, "double": np.float64}
 
 Stop = Callable[[], bool]
@@ -65,42 +61,35 @@ def anneal_lanes(
     After all sweeps the states are the chains' last. If `should_stop` ends the anneal early, they are the
     best of those at the ends of the groups of sweeps.
     """
-    kernel = _kernel()
-    n_bits, n_lanes = lanes.steps.shape
-    words, streams = kernel.start_lanes(lanes.seeds, len(lanes.curvature), n_bits)
-    if start is not None:
-        words = kernel.pack_bits(start)
-    dtype = PRECISIONS[choose("precision", precision, PRECISIONS)]
+    dtype = PRECISIONS[precision]
     try:
-        run = _Run(kernel, lanes, schedule, words, streams, np.dtype(dtype))
+        run = _Run(_kernel(), lanes, schedule, start, dtype)
         with _Workers(num_threads, len(run.blocks)) as workers:
             try:
                 if should_stop is not None:
                     return _anneal_in_groups(run, workers, should_stop)
-                workers.map(lambda block: run.advance(block, 0, schedule.num_sweeps), run.blocks)
-                return kernel.unpack_bits(run.words(), n_bits), schedule.num_sweeps
+                workers.map(functools.partial(run.advance, first=0, last=schedule.num_sweeps), run.blocks)
+                return run.states(), schedule.num_sweeps
             finally:
-                run.cancelled = True  # after Ctrl-C, lets the other threads end with their group
+                run.cancelled = True  # after Ctrl-C, lets the other threads end with their chunk
     except MemoryError as error:
         size = len(lanes.curvature)
         raise InvalidInputError(
-            f"annealing {n_lanes} lanes of {size} parameters needs more memory than there is "
+            f"annealing {len(lanes.seeds)} lanes of {size} parameters needs more memory than there is "
             f"({size * size * np.dtype(dtype).itemsize / 2**30:.1f} GiB for the curvature alone); "
             "use fewer reads, or a smaller problem"
         ) from error
 
 
 def _anneal_in_groups(run: _Run, workers: _Workers, should_stop: Stop) -> tuple[NDArray[np.uint8], int]:
-    kernel, lanes, total = run.kernel, run.lanes, run.schedule.num_sweeps
-    n_bits = len(lanes.steps)
-    states = kernel.unpack_bits(run.words(), n_bits)
+    lanes, total, group = run.lanes, run.schedule.num_sweeps, run.kernel.SWEEPS_PER_GROUP
+    states = run.states()
     best, best_energies = states, lanes.energies(states)
-    for first in range(0, total, SWEEPS_PER_GROUP):
+    for first in range(0, total, group):
         if should_stop():
             return best, first
-        last = min(first + SWEEPS_PER_GROUP, total)
-        workers.map(functools.partial(run.advance, first=first, last=last), run.blocks)
-        states = kernel.unpack_bits(run.words(), n_bits)
+        workers.map(functools.partial(run.advance, first=first, last=min(first + group, total)), run.blocks)
+        states = run.states()
         energies = lanes.energies(states)
         better = energies < best_energies
         best, best_energies = np.where(better, states, best), np.where(better, energies, best_energies)
@@ -111,57 +100,80 @@ class _Run:
     """The lanes cut into blocks as the kernel wants them, each block with its own arrays."""
 
     def __init__(
-        self,
-        kernel: Any,
-        lanes: Lanes,
-        schedule: Schedule,
-        words: NDArray[np.uint32],
-        streams: NDArray[np.uint32],
-        dtype: Any,
+        self, kernel: Any, lanes: Lanes, schedule: Schedule, start: NDArray[np.uint8] | None, dtype: DTypeLike
     ) -> None:
-        self.kernel, self.lanes, self.schedule, self.dtype = kernel, lanes, schedule, dtype
+        self.kernel, self.lanes, self.schedule = kernel, lanes, schedule
         self.cancelled = False
         # Powers of two bring all numbers near 1, where single precision has room to both sides, without
         # changing a bit of any mantissa: the result does not depend on which lanes share the scale.
         width = _power_of_two(lanes.steps)
-        self.energy_scale = max(_power_of_two(lanes.curvature) * width**2, _power_of_two(lanes.gradient) * width)
-        self.curvature = (lanes.curvature * (width**2 / self.energy_scale)).astype(dtype)
-        n_lanes = len(lanes.seeds)
-        self.blocks = [slice(first, min(first + kernel.LANES, n_lanes)) for first in range(0, n_lanes, kernel.LANES)]
-        self._arrays = {}
-        for block in self.blocks:
-            self._arrays[block.start] = (
-                self._padded(lanes.gradient[:, block] * (width / self.energy_scale), dtype),
-                self._padded(lanes.steps[:, block] / width, dtype),
-                self._padded(words[:, block], np.uint32),
-                self._padded(streams[:, block], np.uint32),
+        energy = max(_power_of_two(lanes.curvature) * width**2, _power_of_two(lanes.gradient) * width)
+        self.curvature = (lanes.curvature * (width**2 / energy)).astype(dtype)
+        intercept, slope = schedule.line(lanes.hot * energy, lanes.cold * energy)
+        self._chunk = self._sweeps_per_chunk()
+        self.blocks = []
+        for first in range(0, len(lanes.seeds), kernel.LANES):
+            own = slice(first, min(first + kernel.LANES, len(lanes.seeds)))
+            words = np.zeros((len(lanes.curvature), kernel.LANES), dtype=np.uint32)
+            streams = np.zeros((kernel.STATE_WORDS, kernel.LANES), dtype=np.uint32)
+            kernel.start_block(lanes.seeds[own], len(lanes.steps), words, streams)
+            if start is not None:
+                words[:, : own.stop - first] = kernel.pack_bits(start[:, :, own])
+            self.blocks.append(
+                _Block(
+                    gradient=self._padded(lanes.gradient[:, own] * (width / energy), dtype),
+                    steps=self._padded(lanes.steps[:, own] / width, dtype),
+                    intercept=self._padded(intercept[own], np.float64),
+                    slope=self._padded(slope[own], np.float64),
+                    words=words,
+                    streams=streams,
+                )
             )
 
-    def advance(self, block: slice, first: int, last: int) -> None:
+    def advance(self, block: _Block, first: int, last: int) -> None:
         """Sweeps `first` to `last − 1` of one block; its words and random streams are overwritten."""
-        gradient, steps, words, streams = self._arrays[block.start]
-        for chunk in range(first, last, SWEEPS_PER_CHUNK):
-            end = min(chunk + SWEEPS_PER_CHUNK, last)
-            betas = self.schedule.betas(chunk, end, self.lanes.hot[block], self.lanes.cold[block])
-            # The kernel wants finite numbers; so cold a lane accepts no step upward either way.
-            scaled = self._padded(np.minimum(betas * self.energy_scale, 1e30), self.dtype)
-            for start in range(0, end - chunk, SWEEPS_PER_GROUP):
-                if self.cancelled:
-                    return
-                self.kernel.anneal_block(
-                    self.curvature, gradient, steps, scaled[start : start + SWEEPS_PER_GROUP], words, streams
-                )
+        for start in range(first, last, self._chunk):
+            if self.cancelled:
+                return
+            self.kernel.anneal_block(
+                self.curvature,
+                block.gradient,
+                block.steps,
+                self.schedule.shares[start : min(start + self._chunk, last)],
+                block.intercept,
+                block.slope,
+                self.schedule.is_geometric,
+                block.words,
+                block.streams,
+            )
 
-    def words(self) -> NDArray[np.uint32]:
-        """The packed states (D, L) of all blocks."""
-        return np.concatenate(
-            [self._arrays[block.start][2][:, : block.stop - block.start] for block in self.blocks], axis=1
-        )
+    def states(self) -> NDArray[np.uint8]:
+        """The current states (D, K, L) of all lanes."""
+        words = np.concatenate([block.words for block in self.blocks], axis=1)
+        return self.kernel.unpack_bits(words[:, : len(self.lanes.seeds)], len(self.lanes.steps))
 
-    def _padded(self, values: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        padded = np.zeros((len(values), self.kernel.LANES), dtype=dtype)
-        padded[:, : values.shape[1]] = values
+    def _sweeps_per_chunk(self) -> int:
+        """Sweeps to run before looking up from the compiled code, where Ctrl-C is not heard: about a tenth of a second."""
+        parameters, bits = len(self.lanes.curvature), len(self.lanes.steps)
+        groups = 1e7 / (self.kernel.SWEEPS_PER_GROUP * parameters * (parameters + 10 * bits))
+        return self.kernel.SWEEPS_PER_GROUP * max(1, int(groups))
+
+    def _padded(self, values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+        padded = np.zeros((*values.shape[:-1], self.kernel.LANES), dtype=dtype)
+        padded[..., : values.shape[-1]] = values
         return padded
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """The arrays of up to one vector's width of lanes; only `words` and `streams` change."""
+
+    gradient: NDArray[Any]
+    steps: NDArray[Any]
+    intercept: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    words: NDArray[np.uint32]
+    streams: NDArray[np.uint32]
 
 
 class _Workers:
@@ -181,7 +193,7 @@ class _Workers:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def map(self, function: Callable[[slice], None], blocks: list[slice]) -> None:
+    def map(self, function: Callable[[_Block], None], blocks: list[_Block]) -> None:
         """Call the function on every block and wait; an error in one is raised here."""
         if self._pool is None:
             for block in blocks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 
 import numpy as np
@@ -60,17 +61,31 @@ class Schedule:
             for beta in self.beta_range:
                 check_number("an end of beta_range", beta, minimum=0, above=above)
 
-    def betas(self, first: int, last: int, hot: NDArray[np.float64], cold: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The β of the sweeps `first` to `last − 1`, shape (last − first, lanes), for lanes with these ends.
-
-        A custom sequence has no ends; each lane's is multiplied by its `cold`.
-        """
-        index = np.arange(first, last) // self.num_sweeps_per_beta
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """How far each sweep is between the ends, 0 to 1; of a custom schedule, its β. Shape (num_sweeps,)."""
         if self.beta_schedule is not None:
-            return np.asarray(self.beta_schedule, dtype=float)[index][:, None] * cold
-        n_betas = self.num_sweeps // self.num_sweeps_per_beta
-        # A single temperature is the cold one, as in dwave-samplers.
-        share = (index / (n_betas - 1) if n_betas > 1 else np.ones(len(index)))[:, None]
+            values = np.asarray(self.beta_schedule, dtype=float)
+        else:
+            n_betas = self.num_sweeps // self.num_sweeps_per_beta
+            # A single temperature is the cold one, as in dwave-samplers.
+            values = np.linspace(0.0, 1.0, n_betas) if n_betas > 1 else np.ones(n_betas)
+        return np.repeat(values, self.num_sweeps_per_beta)
+
+    def line(
+        self, hot: NDArray[np.float64], cold: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`(intercept, slope)` such that a sweep's β is `intercept + share·slope`, geometric: the exponential of it.
+
+        `hot` and `cold` are the ends of several chains; to a custom schedule `cold` is a factor.
+        """
+        if self.beta_schedule is not None:
+            return np.zeros_like(cold), cold
         if self.beta_schedule_type == "linear":
-            return hot + share * (cold - hot)
-        return np.exp(np.log(hot) + share * np.log(cold / hot))
+            return hot, cold - hot
+        return np.log(hot), np.log(cold / hot)
+
+    @property
+    def is_geometric(self) -> bool:
+        """Whether β is the exponential of the line."""
+        return self.beta_schedule_type == "geometric"

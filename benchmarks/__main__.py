@@ -1,0 +1,21 @@
+"""Run all benchmarks: `python -m benchmarks [--quick]`."""
+
+import argparse
+import platform
+
+from benchmarks import annealing, dense_models, other_samplers, training
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave out the sizes that take minutes")
+    quick = parser.parse_args().quick
+    print(
+        f"Python {platform.python_version()}, {platform.processor() or platform.machine()}; times are least of several"
+    )
+    for benchmark in (annealing, dense_models, other_samplers, training):
+        benchmark.run(quick=quick)
+
+
+if __name__ == "__main__":
+    main()
