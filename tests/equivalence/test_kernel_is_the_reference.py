@@ -1,5 +1,7 @@
 """The compiled kernel against plain NumPy fed the same random numbers: every final bit equal."""
 
+import itertools
+
 import llvmlite.binding
 import numpy as np
 import pytest
@@ -121,7 +123,7 @@ def test_groups_and_cuts_change_nothing(dtype, geometric):
     runs = []
     for cuts in ([0, 100], [0, 64, 100]):
         state = words.copy(), streams.copy()
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in itertools.pairwise(cuts):
             _kernel.anneal_block(curvature, gradient, steps, shares[first:last], intercept, slope, geometric, *state)
         runs.append(state[0])
     state = words.copy(), streams.copy()

@@ -153,7 +153,7 @@ class _Run:
         return self.kernel.unpack_bits(words[:, : len(self.lanes.seeds)], len(self.lanes.steps))
 
     def _sweeps_per_chunk(self) -> int:
-        """Sweeps to run before looking up from the compiled code, where Ctrl-C is not heard: about a tenth of a second."""
+        """Sweeps to run before leaving the compiled code, where Ctrl-C is not heard: about a tenth of a second."""
         parameters, bits = len(self.lanes.curvature), len(self.lanes.steps)
         groups = 1e7 / (self.kernel.SWEEPS_PER_GROUP * parameters * (parameters + 10 * bits))
         return self.kernel.SWEEPS_PER_GROUP * max(1, int(groups))
