@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -78,8 +79,6 @@ def main() -> None:
     """Run the program; errors of ours become one clear line and exit code 2."""
     try:
         app(standalone_mode=True)
-    except MissingDependencyError as error:
-        _fail(str(error))
     except (AnnealfitError, ValueError) as error:
         _fail(str(error))
     except OSError as error:
@@ -148,6 +147,7 @@ def train(
         "features": features.get_params(),
         "classifier": {name: _describe(value) for name, value in classifier.get_params(deep=False).items()},
     }
+    classifier.problems(features.fit_transform(data.X_train), data.y_train)  # bad settings fail before any file is made
     store.open_run_folder(folder, config, resume=resume)
     classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
     with _training_progress(classifier.max_iter) as on_iteration:
@@ -320,15 +320,18 @@ def _training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
 
 def _comparison_table(run: TrainingRun) -> Table:
     table = Table(
-        title=f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images"
+        title=f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        title_justify="left",
     )
-    table.add_column("method")
-    for heading in ("train", "test", "precision", "recall", "F1", "κ", "MCC", "loss", "seconds"):
-        table.add_column(heading, justify="right")
+    table.add_column("method", no_wrap=True)
+    for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
+        table.add_column(heading, justify="right", no_wrap=True)
     for method in run.methods:
         table.add_row(
             method.method,
-            *(f"{value:.1%}" for value in (method.train["accuracy"], *method.test.values())),
+            *(f"{100 * value:.1f}" for value in (method.train["accuracy"], *method.test.values())),
             f"{method.loss:.4f}",
             f"{method.seconds:.2f}",
         )

@@ -93,7 +93,7 @@ def run_training(
     methods = (
         result(f"QUBO {classifier.bits}-bit", annealed),
         result(f"SGD (rate {SGD_RATE})", train_sgd(data, start)),
-        result("Logistic regression", solve_logistic(data)),
+        result("Logistic optimum", solve_logistic(data)),
     )
     model = ImageClassifier(features, classifier, dataset.class_names)
     return TrainingRun(dataset, model, methods)

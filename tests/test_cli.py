@@ -1,0 +1,233 @@
+import csv
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import dimod
+import pytest
+from typer.testing import CliRunner
+
+from annealfit.cli import app
+from annealfit.experiments import store
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def annealfit(*arguments, **options):
+    """The program as a user runs it, with its output piped."""
+    return subprocess.run(
+        [sys.executable, "-m", "annealfit", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "100"},
+        timeout=300,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    result = annealfit("train", "digits", "--max-iter", 60, "--out", folder)
+    assert result.returncode == 0, result.stderr
+    return folder, result
+
+
+def test_train_prints_one_table_of_three_methods_and_no_control_characters(run_folder):
+    _, result = run_folder
+    for method in ("QUBO 3-bit", "SGD", "Logistic"):
+        assert sum(method in line for line in result.stdout.splitlines()) == 1
+    assert not CONTROL.search(result.stdout)
+    assert not CONTROL.search(result.stderr)
+    assert "Training" not in result.stderr  # no progress bar where nobody watches
+
+
+def test_train_leaves_model_configuration_history_and_pictures(run_folder):
+    folder, _ = run_folder
+    for name in (
+        "model.safetensors",
+        "config.json",
+        "history.csv",
+        "metrics.json",
+        "convergence.png",
+        "predictions.png",
+    ):
+        assert (folder / name).stat().st_size > 0
+    assert not list(folder.glob("*.part"))
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["dataset"], config["seed"], config["classifier"]["max_iter"]) == ("digits", 42, 60)
+    rows = list(csv.DictReader((folder / "history.csv").open()))
+    assert sum(row["method"] == "QUBO 3-bit" for row in rows) == 60
+    assert sum(row["method"].startswith("SGD") for row in rows) == 1000
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert set(metrics["QUBO 3-bit"]["test"]) == {"accuracy", "precision", "recall", "f1", "kappa", "mcc"}
+    assert len(metrics["QUBO 3-bit"]["test_recall_per_class"]) == 10
+    for name in ("convergence.png", "predictions.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_predict_knows_its_own_samples(run_folder):
+    folder, _ = run_folder
+    images = sorted((folder / "samples").glob("*.png"))
+    assert len(images) == 10
+    answers = json.loads(annealfit("predict", folder, *images, "--json").stdout)
+    right = [
+        max(answer["classes"], key=answer["classes"].get) == image.stem.removeprefix("class-")
+        for answer, image in zip(answers, images, strict=True)
+    ]
+    assert sum(right) >= 6
+    text = annealfit("predict", folder / "model.safetensors", images[0])
+    assert "probability" in text.stdout
+    assert not CONTROL.search(text.stdout)
+
+
+def test_predict_refuses_what_is_not_an_image(run_folder, tmp_path):
+    folder, _ = run_folder
+    (tmp_path / "note.png").write_text("no image")
+    result = annealfit("predict", folder, tmp_path / "note.png")
+    assert result.returncode == 2
+    assert "not an image" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_predict_refuses_a_truncated_model(run_folder, tmp_path):
+    folder, _ = run_folder
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9])
+    result = annealfit("predict", tmp_path, next((folder / "samples").glob("*.png")))
+    assert result.returncode == 2
+    assert "cut short" in result.stderr
+
+
+def test_a_run_folder_is_not_overwritten(run_folder):
+    folder, _ = run_folder
+    result = annealfit("train", "digits", "--max-iter", 60, "--out", folder)
+    assert result.returncode == 2
+    assert "--resume" in result.stderr
+
+
+def test_history_as_parquet_and_table_as_json(tmp_path):
+    import pandas
+
+    result = annealfit("train", "digits", "--max-iter", 3, "--out", tmp_path / "r", "--history", "parquet", "--json")
+    assert set(json.loads(result.stdout)) >= {"QUBO 3-bit", "Logistic optimum"}
+    frame = pandas.read_parquet(tmp_path / "r" / "history.parquet")
+    assert (frame["method"] == "QUBO 3-bit").sum() == 3
+
+
+def test_interrupted_with_control_c_and_resumed(tmp_path):
+    """SIGINT ends the training with a table and a model; --resume goes on to what one run would have given."""
+    common = ["--preset", "matched", "--bits", 20, "--max-iter", 4000]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "annealfit", "train", "digits", *map(str, common), "--out", str(tmp_path / "a")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "a" / store.CHECKPOINT_FILE).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    assert "Interrupted after" in stdout
+    assert (tmp_path / "a" / "model.safetensors").exists()
+    short = [*common[:-1], 120]
+    first = annealfit("train", "digits", *short, "--out", tmp_path / "b")
+    assert first.returncode == 0
+    resumed = annealfit("train", "digits", *common[:-1], 140, "--out", tmp_path / "b", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    whole = annealfit("train", "digits", *common[:-1], 140, "--out", tmp_path / "c")
+    assert whole.returncode == 0
+    losses = [json.loads((tmp_path / name / "metrics.json").read_text())["QUBO 20-bit"]["loss"] for name in "bc"]
+    assert losses[0] == losses[1]
+
+
+def test_a_terminal_gets_a_live_bar_with_loss_accuracy_and_time_left(tmp_path):
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "annealfit", "train", "digits", "--preset", "matched", "--max-iter", "1500",
+         "--out", str(tmp_path / "r")],
+        stdout=child, stderr=child, stdin=child, env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    )  # fmt: skip
+    os.close(child)
+    seen = b""
+    while True:
+        ready, _, _ = select.select([parent], [], [], 120)
+        try:
+            chunk = os.read(parent, 65536) if ready else b""
+        except OSError:
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(parent)
+    assert process.wait(timeout=60) == 0
+    text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", seen).decode()
+    assert re.search(r"Training .*\d+/1500 .*loss \d+\.\d+ .*accuracy \d+\.\d%.*0:\d\d:\d\d", text)
+
+
+@pytest.mark.parametrize("file_format", ["bqm", "coo", "ising", "npz"])
+def test_export_writes_every_format(tmp_path, file_format):
+    path = tmp_path / "problem"
+    result = annealfit("export", "digits", "--format", file_format, "--bits", 2, "--class", 3, "-o", path)
+    assert result.returncode == 0, result.stderr
+    assert "class 3 of digits, 38 variables, 703 couplings" in result.stdout
+    if file_format == "bqm":
+        with path.open("rb") as file:
+            assert dimod.BinaryQuadraticModel.from_file(file).num_variables == 38
+
+
+def test_datasets_lists_the_names():
+    assert "digits" in annealfit("datasets").stdout
+    assert json.loads(annealfit("datasets", "--json").stdout)[0]["name"] == "digits"
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "export", "datasets"])
+def test_help_teaches_with_an_example(command):
+    result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "100"})
+    assert result.exit_code == 0
+    assert f"annealfit {command}" in result.output.split("Example", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "digits", "--bits", "0"], "at least 1 and at most 30"),
+        (["train", "digits", "--kernel", "9"], "larger than its input"),
+        (["train", "digits", "--standardize", "maybe"], "'features', 'none', 'pixels'"),
+        (["train", "digits", "--resume"], "--resume needs --out"),
+        (["train", "imagenet"], "digits"),
+        (["export", "digits", "--class", "10", "-o", "x"], "0 to 9"),
+        (["predict", "nowhere", "x.png"], "nowhere"),
+    ],
+)
+def test_errors_are_one_clear_line(tmp_path, arguments, message):
+    result = annealfit(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in re.sub(r"\s+", " ", result.stderr.replace("│", " "))
+    assert "Traceback" not in result.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_version():
+    assert re.fullmatch(r"annealfit \d+\.\d+\.\d+\n", annealfit("--version").stdout)
+
+
+@pytest.mark.parametrize(("blocked", "note"), [("matplotlib", "annealfit[plot]"), ("dimod", None)])
+def test_train_works_without_optional_packages_and_says_what_is_missing(tmp_path, blocked, note):
+    program = (
+        f"import sys; sys.modules[{blocked!r}] = None\n"  # as if it were not installed
+        f"sys.argv = ['annealfit', 'train', 'digits', '--max-iter', '2', '--out', {str(tmp_path / 'r')!r}]\n"
+        "from annealfit.cli import main; main()"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    if note:
+        assert note in result.stdout
+    assert (tmp_path / "r" / "model.safetensors").exists()
