@@ -21,13 +21,16 @@ from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.problem import QuadraticProblem
 from annealfit.randomness import seed_of
 from annealfit.samplers import Sampler, SimulatedAnnealer
-from annealfit.surrogate import CURVATURES, TrainingSet, softmax
+from annealfit.surrogate import CURVATURES, TrainingSet, evaluate, loss_lower_bound, softmax
+from annealfit.surrogate.curvature import Curvature, sparse
 from annealfit.training import (
     ACCEPTANCES,
     INITIALIZATIONS,
+    PRECISION_POLICIES,
     RANGE_POLICIES,
     Checkpoint,
     Plan,
+    Stopping,
     TrainingState,
     initial_state,
     problems_at,
@@ -37,9 +40,10 @@ from annealfit.training.checkpoint import Row
 from annealfit.training.loop import Callback
 
 _KIND = "classifier"
-# Parameters that say how a training is run or watched, not what it computes: a checkpoint may be resumed
-# with others, and a model file does not hold them.
-_RUN_PARAMETERS = frozenset({"max_iter", "callbacks", "checkpoint", "checkpoint_every", "resume"})
+# How a training is watched and saved: no part of a model.
+_RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "checkpoint_every", "resume"})
+# When it ends: a checkpoint may be resumed with others.
+_STOPPING_PARAMETERS = frozenset({"max_iter", "tol", "patience", "time_limit"})
 
 PRESETS = ("literal", "matched")
 
@@ -58,20 +62,35 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         Iterations at most.
     regularization : float
         λ of the penalty ½λ‖w‖² on the weights (not on the biases).
-    curvature : {"gram", "diagonal"}
-        Quadratic part of the surrogate.
-    acceptance : {"always"}
-        Which updates are applied.
-    range_policy : {"fixed"}
-        How δ changes while training.
+    curvature : {"bound", "gram", "joint", "gauss_newton", "diagonal"}
+        Quadratic part of the surrogate. "bound" (½G + Λ), "gram" (G + Λ, the paper's) and "joint" (one problem
+        over all classes) bound the loss from above; "gauss_newton" follows it more closely, and "diagonal" is
+        separable, but neither is a bound.
+    acceptance : {"line_search", "descent", "always"}
+        "descent" applies the classes whose surrogate is negative: with a bounding curvature the loss then falls
+        at every iteration, by theorem. "line_search" goes along them as far as the true loss says, and takes no
+        step that raises it. "always" applies everything, as the paper does.
+    range_policy : {"adaptive", "fixed"}
+        Whether δ follows success and failure, class by class, or stays.
+    precision_policy : {"fixed", "adaptive"}
+        Whether updates have `bits` bits throughout, or begin with one and gain another whenever they get stuck.
     update_range : float
-        The (first) δ: no update of a weight is larger.
+        The (first) δ: the largest update of a weight before any line search.
     step : float
         α in (0, 1]: the multiple of an accepted update that is applied.
-    initialization : {"uniform", "zeros"}
-        Initial weights: uniform in ±1/√d, or zero.
+    max_couplings : int or None
+        Keep at most this many couplings in each problem: the largest, the others folded into the diagonal so
+        that what was a bound stays one.
+    initialization : {"zeros", "uniform"}
+        Initial weights: zero, or uniform in ±1/√d (the paper's).
     sampler : Sampler or None
-        What solves the problems; None is simulated annealing with 100 sweeps.
+        What solves the problems; None is `SimulatedAnnealer()`.
+    tol : float
+        Stop when the loss is certified to be within this share of the optimum; 0 never does.
+    patience : int or None
+        Stop after this many iterations without a gain.
+    time_limit : float or None
+        Stop after this many seconds.
     random_state : int, RandomState or None
         Seed of the initial weights and of every anneal.
     callbacks : sequence of callables, or None
@@ -91,14 +110,16 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
     n_iter_ : iterations done.
     history_ : list of dicts
         A row an iteration; `pandas.DataFrame(clf.history_)` makes a table of it.
-    stop_reason_ : {"max_iter", "callback", "interrupted"}
+    stop_reason_ : {"tolerance", "max_iter", "plateau", "time_limit", "callback", "interrupted"}
+    optimality_gap_ : float
+        Certified: the loss is at most this far above its optimum (infinite at λ = 0).
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = AnnealedClassifier(max_iter=20, random_state=0).fit(X, y)
-    >>> clf.coef_.shape, clf.n_iter_, clf.score(X, y) > 0.7
+    >>> clf.coef_.shape, clf.n_iter_, clf.score(X, y) > 0.9
     ((3, 4), 20, True)
 
     """
@@ -109,13 +130,18 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         max_iter: int = 200,
         regularization: float = 1e-3,
         *,
-        curvature: str = "gram",
-        acceptance: str = "always",
-        range_policy: str = "fixed",
-        update_range: float = 0.5,
+        curvature: str = "bound",
+        acceptance: str = "line_search",
+        range_policy: str = "adaptive",
+        precision_policy: str = "fixed",
+        update_range: float = 0.1,
         step: float = 1.0,
-        initialization: str = "uniform",
+        max_couplings: int | None = None,
+        initialization: str = "zeros",
         sampler: Sampler | None = None,
+        tol: float = 1e-5,
+        patience: int | None = 50,
+        time_limit: float | None = None,
         random_state: Any = None,
         callbacks: Sequence[Callback] | None = None,
         checkpoint: StrPath | None = None,
@@ -128,10 +154,15 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         self.curvature = curvature
         self.acceptance = acceptance
         self.range_policy = range_policy
+        self.precision_policy = precision_policy
         self.update_range = update_range
         self.step = step
+        self.max_couplings = max_couplings
         self.initialization = initialization
         self.sampler = sampler
+        self.tol = tol
+        self.patience = patience
+        self.time_limit = time_limit
         self.random_state = random_state
         self.callbacks = callbacks
         self.checkpoint = checkpoint
@@ -160,9 +191,12 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             curvature="gram",
             acceptance="always",
             range_policy="fixed",
+            precision_policy="fixed",
             update_range=0.5,
             step=1.0,
             initialization="uniform",
+            tol=0.0,
+            patience=None,
             sampler=SimulatedAnnealer(
                 num_sweeps=num_sweeps, num_reads=1, beta_range=(0.01, final_beta), normalize=True
             ),
@@ -170,8 +204,8 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on features of shape (N, d) and N labels of any type; at least two classes."""
-        plan = self._plan()
         data = self._training_set(X, y)
+        plan = self._plan(data)
         state, history, checkpoint = self._start(data, plan)
         result = train(
             data,
@@ -182,7 +216,10 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             callbacks=tuple(self.callbacks or ()),
             checkpoint=checkpoint,
         )
-        self._set_weights(result.state.weights)
+        weights = result.state.weights
+        self.coef_ = np.ascontiguousarray(weights[:-1].T)
+        self.intercept_ = weights[-1].copy()
+        self.optimality_gap_ = evaluate(data, weights).loss - loss_lower_bound(data, weights)
         self.n_iter_ = result.state.iteration
         self.history_: list[Row] = result.history
         self.stop_reason_ = result.stop_reason
@@ -203,8 +240,8 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         10
         """
         blank = clone(self).set_params(checkpoint=None, resume=False)
-        plan = blank._plan()
         data = blank._training_set(X, y)
+        plan = blank._plan(data)
         state, _, _ = blank._start(data, plan)
         return problems_at(data, plan, state)
 
@@ -240,9 +277,9 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         manifest = {
             "parameters": {name: _to_json(value) for name, value in stored.items()},
             "not_stored": {name: repr(value) for name, value in parameters.items() if name not in stored},
-            "max_iter": int(self.max_iter),
             "n_iter": self.n_iter_,
             "stop_reason": self.stop_reason_,
+            "optimality_gap": self.optimality_gap_ if np.isfinite(self.optimality_gap_) else None,
             "classes": _labels_to_json(self.classes_),
             "feature_names": list(getattr(self, "feature_names_in_", [])),
             "history": self.history_,
@@ -253,7 +290,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
     def from_tensors(cls, tensors: dict[str, NDArray[Any]], manifest: dict[str, Any]) -> Self:
         """The inverse of `to_tensors`."""
         try:
-            classifier = cls(**manifest["parameters"], max_iter=manifest["max_iter"])
+            classifier = cls(**manifest["parameters"])
             classifier.classes_ = _labels_from_json(manifest["classes"])
             classifier.coef_, classifier.intercept_ = tensors["coef"], tensors["intercept"]
             n_classes, n_features = classifier.coef_.shape
@@ -264,6 +301,8 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
                 classifier.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
             classifier.n_iter_ = manifest["n_iter"]
             classifier.stop_reason_ = manifest["stop_reason"]
+            gap = manifest["optimality_gap"]
+            classifier.optimality_gap_ = np.inf if gap is None else float(gap)
             classifier.history_ = manifest["history"]
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"the file does not describe a classifier: {error}") from error
@@ -283,28 +322,50 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInputError(
                 f"the labels hold one class only, {self.classes_[0]!r}; a classifier needs at least two"
             )
+        check_number("regularization", self.regularization, Real, minimum=0)
         return TrainingSet.build(features, labels, len(self.classes_), self.regularization)
 
-    def _plan(self) -> Plan:
+    def _plan(self, data: TrainingSet) -> Plan:
         Encoding(self.bits, self.update_range)
         check_number("max_iter", self.max_iter, Integral, minimum=1)
         check_number("checkpoint_every", self.checkpoint_every, Integral, minimum=1)
-        check_number("regularization", self.regularization, Real, minimum=0)
         check_number("step", self.step, Real, above=0, maximum=1)
+        check_number("tol", self.tol, Real, minimum=0)
+        if self.patience is not None:
+            check_number("patience", self.patience, Integral, minimum=1)
+        if self.time_limit is not None:
+            check_number("time_limit", self.time_limit, Real, above=0)
         if not isinstance(self.sampler, Sampler | None):
             raise InvalidInputError(
                 f"sampler is {self.sampler!r}; pass an annealfit sampler, or wrap a dimod sampler: DimodSampler(it)"
             )
+        if self.max_couplings is not None:
+            check_number("max_couplings", self.max_couplings, Integral, minimum=0)
         return Plan(
-            curvature=CURVATURES[choose("curvature", self.curvature, CURVATURES)],
+            curvature=self._curvature(data.n_parameters, data.n_classes),
             acceptance=ACCEPTANCES[choose("acceptance", self.acceptance, ACCEPTANCES)],
             range_policy=RANGE_POLICIES[choose("range_policy", self.range_policy, RANGE_POLICIES)],
+            precision_policy=PRECISION_POLICIES[choose("precision_policy", self.precision_policy, PRECISION_POLICIES)],
+            stopping=Stopping(int(self.max_iter), float(self.tol), self.patience, self.time_limit),
             bits=int(self.bits),
             update_range=float(self.update_range),
-            max_iter=int(self.max_iter),
             step=float(self.step),
             seed=seed_of(self.random_state),
         )
+
+    def _curvature(self, n_parameters: int, n_classes: int) -> Curvature:
+        curvature = CURVATURES[choose("curvature", self.curvature, CURVATURES)]
+        if self.max_couplings is None:
+            return curvature
+        # Bits of one parameter are coupled whatever is dropped; a pair of parameters is bits² couplings.
+        size = n_parameters * n_classes if self.curvature == "joint" else n_parameters
+        within = size * self.bits * (self.bits - 1) // 2
+        if self.max_couplings < within:
+            raise InvalidInputError(
+                f"max_couplings is {self.max_couplings}; {size} parameters of {self.bits} bits need at least "
+                f"{within}: use fewer bits"
+            )
+        return sparse(curvature, (self.max_couplings - within) // self.bits**2)
 
     def _start(self, data: TrainingSet, plan: Plan) -> tuple[TrainingState, list[Row], Checkpoint | None]:
         initialize = INITIALIZATIONS[choose("initialization", self.initialization, INITIALIZATIONS)]
@@ -332,13 +393,9 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         settings = {
             name: _to_json(value) if _is_plain(value) else repr(value)
             for name, value in self.get_params(deep=False).items()
-            if name not in _RUN_PARAMETERS
+            if name not in _RUN_PARAMETERS | _STOPPING_PARAMETERS
         }
         return {**settings, "random_state": seed, "training data": digest.hexdigest()}
-
-    def _set_weights(self, weights: NDArray[np.float64]) -> None:
-        self.coef_ = np.ascontiguousarray(weights[:-1].T)
-        self.intercept_ = weights[-1].copy()
 
     def _logits(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -321,8 +320,9 @@ def _training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
 def _comparison_table(run: TrainingRun) -> Table:
     table = Table(
         title=f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
         title_justify="left",
     )
     table.add_column("method", no_wrap=True)

@@ -40,6 +40,12 @@ class Encoding:
         )
         check_number("the range δ of an update", self.range, above=0, remedy="the paper's is 0.5")
 
+    def with_range(self, range_: float) -> Encoding:
+        """The same number of bits over another range, which is trusted to be a finite number above 0."""
+        encoding = object.__new__(Encoding)
+        encoding.__dict__.update(bits=self.bits, range=range_)
+        return encoding
+
     @property
     def levels(self) -> int:
         """How many values one parameter's update can take, `2^K`."""

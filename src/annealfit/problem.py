@@ -7,7 +7,7 @@ matrices, Ising models and dimod's BQMs are exports, made on request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -78,12 +78,18 @@ class QuadraticProblem:
 
     @property
     def inverse_curvature(self) -> NDArray[np.float64]:
-        """`G⁻¹`, slightly damped where G is singular: the Newton step's matrix, made once per curvature."""
-        if "inverse" not in self._shared:
-            size = self.n_parameters
-            damping = 1e-10 * np.trace(self.curvature) / size or 1.0
-            self._shared["inverse"] = np.linalg.inv(self.curvature + damping * np.eye(size))
-        return self._shared["inverse"]
+        """`G⁻¹`, slightly damped where G is singular: the Newton step's matrix."""
+        return self._once_per_curvature("inverse", _damped_inverse)
+
+    @property
+    def row_norms(self) -> NDArray[np.float64]:
+        """`√Σ_i G_ij²`: the field that updates of size 1 and random sign make at each parameter."""
+        return self._once_per_curvature("row norms", lambda curvature: np.sqrt((curvature**2).sum(axis=1)))
+
+    def _once_per_curvature(self, name: str, compute: Callable[[NDArray[np.float64]], Any]) -> Any:
+        if name not in self._shared:
+            self._shared[name] = compute(self.curvature)
+        return self._shared[name]
 
     @property
     def n_parameters(self) -> int:
@@ -166,6 +172,12 @@ def group_by_curvature(problems: Sequence[QuadraticProblem]) -> list[list[int]]:
     for position, problem in enumerate(problems):
         groups.setdefault((id(problem.curvature), problem.encoding.bits), []).append(position)
     return list(groups.values())
+
+
+def _damped_inverse(curvature: NDArray[np.float64]) -> NDArray[np.float64]:
+    size = len(curvature)
+    damping = 1e-10 * np.trace(curvature) / size or 1.0
+    return np.linalg.inv(curvature + damping * np.eye(size))
 
 
 def _as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:

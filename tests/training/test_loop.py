@@ -37,7 +37,8 @@ def test_one_iteration_of_algorithm_1_by_hand(blobs):
         "range_policy": "fixed",
         "random_state": 3,
     }
-    clf = AnnealedClassifier(max_iter=1, sampler=ExactSolver(), initialization="zeros", **settings).fit(X, y)
+    clf = AnnealedClassifier(max_iter=1, sampler=ExactSolver(), initialization="zeros", update_range=0.5, **settings)
+    clf.fit(X, y)
     data = TrainingSet.build(X, y, 3, 1e-3)
     start = np.zeros((5, 3))
     slopes = gradient(data, start, evaluate(data, start).probabilities)

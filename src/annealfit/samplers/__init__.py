@@ -7,11 +7,20 @@ from annealfit.samplers.annealer import SimulatedAnnealer
 from annealfit.samplers.base import Sampler, Samples
 from annealfit.samplers.dimod_adapter import DimodSampler
 from annealfit.samplers.exact import ExactSolver
+from annealfit.samplers.rounded import RoundedSampler
 
 if TYPE_CHECKING:
     from annealfit.samplers.dense import DenseAnnealingSampler
 
-__all__ = ["DenseAnnealingSampler", "DimodSampler", "ExactSolver", "Sampler", "Samples", "SimulatedAnnealer"]
+__all__ = [
+    "DenseAnnealingSampler",
+    "DimodSampler",
+    "ExactSolver",
+    "RoundedSampler",
+    "Sampler",
+    "Samples",
+    "SimulatedAnnealer",
+]
 
 
 def __getattr__(name: str) -> Any:

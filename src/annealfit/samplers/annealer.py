@@ -156,7 +156,7 @@ class SimulatedAnnealer(Sampler):
         self, problems: list[QuadraticProblem], gradients: NDArray[np.float64], ranges: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.beta_schedule is None and self.beta_range is None:
-            return automatic_beta_range(problems[0].curvature, gradients, ranges, problems[0].encoding.bits)
+            return automatic_beta_range(problems, gradients, ranges)
         scales = largest_coefficients(problems) if self.normalize else np.ones(len(problems))
         scales[scales == 0] = 1.0  # an all-zero problem has no scale, and needs none
         if self.beta_schedule is not None:  # the ends only carry the scale: see Schedule.betas
@@ -171,25 +171,24 @@ def _for_each_read(values: NDArray[np.float64], reads: int) -> NDArray[np.float6
 
 
 def automatic_beta_range(
-    curvature: NDArray[np.float64],
-    gradients: NDArray[np.float64],
-    ranges: NDArray[np.float64],
-    bits: int,
+    problems: Sequence[QuadraticProblem], gradients: NDArray[np.float64], ranges: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Hot and cold β of problems with gradients (P, D) and ranges (P,).
+    """Hot and cold β of problems with a common curvature, gradients (P, D) and ranges (P,).
 
     Hot is set by the coarsest bit: flipping it changes `u_j` by `Δ = 2p_{K−1}` and the energy by
-    `2Δh_j + Δ²G_jj`, where the field h of a random state is about `√(g_j² + δ²Σ_i G_ij²)`.
+    `2Δh_j + Δ²G_jj`, where the field h of a random state is about `|g_j| + δ√Σ_i G_ij²`.
     Cold is set by the finest: moving off a minimum by one level, `2p_0`, costs `(2p_0)²G_jj`. So the
     anneal ends at the resolution of the encoding, whatever the number of bits.
     """
-    finest = 2 * ranges / (2.0**bits - 1)
-    coarsest = (finest * 2.0 ** (bits - 1))[:, None]
-    diagonal = np.abs(curvature.diagonal())
-    fields = np.sqrt(gradients**2 + (ranges**2)[:, None] * (curvature**2).sum(axis=1))
-    largest = (2 * coarsest * fields + coarsest**2 * diagonal).max(axis=1)
-    typical = diagonal[diagonal > 0].mean() if diagonal.any() else 1.0
-    hot = HOT_FACTOR / np.where(largest > 0, largest, 1.0)
+    levels = problems[0].encoding.levels
+    finest = 2 * ranges / (levels - 1)
+    coarsest = (finest * (levels / 2))[:, None]
+    diagonal = problems[0].curvature.diagonal()
+    fields = np.abs(gradients) + ranges[:, None] * problems[0].row_norms
+    largest = (coarsest * (2 * fields + coarsest * diagonal)).max(axis=1)
+    largest[largest <= 0] = 1.0
+    typical = diagonal.sum() / max(np.count_nonzero(diagonal), 1) or 1.0
+    hot = HOT_FACTOR / largest
     return hot, np.maximum(COLD_FACTOR / (finest**2 * typical), hot)
 
 

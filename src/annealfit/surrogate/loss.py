@@ -90,6 +90,26 @@ def evaluate(data: TrainingSet, weights: NDArray[np.float64]) -> Evaluation:
     )
 
 
+def newton_multiple(
+    data: TrainingSet,
+    gradients: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    direction: NDArray[np.float64],
+) -> float:
+    """`−f′(0)/f″(0)` of the loss along `weights + t·direction`, (D, C) each; 0 where it does not fall.
+
+    The second derivative is the mean over samples of the variance of the logits' change under the sample's
+    probabilities, and that of the penalty.
+    """
+    slope = float((gradients.T * direction).sum())
+    change = direction.T @ data.features.T
+    weighted = probabilities * change
+    mean = weighted.sum(axis=0)
+    bend = (np.vdot(weighted, change) - mean @ mean) / len(data.labels) + float((data.ridge @ direction**2).sum())
+    return -slope / bend if slope < 0 < bend else 0.0
+
+
 def gradient(
     data: TrainingSet, weights: NDArray[np.float64], probabilities: NDArray[np.float64]
 ) -> NDArray[np.float64]:

@@ -8,13 +8,12 @@ Call order of one iteration:
 4. bits are decoded to proposed updates, and `bounds` certifies how good they can be;
 5. the acceptance rule decides what is applied; the weights change;
 6. `surrogate.evaluate` at the new weights;
-7. the range policy sets the next ranges; a history row is made;
+7. the range and precision policies set the next ranges and bits; a history row is made;
 8. checkpoint, callbacks, stopping.
 """
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,24 +28,28 @@ from annealfit.errors import InvalidInputError, SamplerError
 from annealfit.problem import QuadraticProblem
 from annealfit.randomness import child_seeds
 from annealfit.samplers.base import Sampler, Samples
-from annealfit.surrogate import Evaluation, TrainingSet, evaluate, gradient
-from annealfit.surrogate.curvature import CurvatureAt, Matrices
+from annealfit.surrogate import Evaluation, TrainingSet, evaluate, gradient, newton_multiple
+from annealfit.surrogate.curvature import Curvature, Matrices
 from annealfit.training.acceptance import Acceptance, Proposal
 from annealfit.training.checkpoint import Checkpoint, Row
-from annealfit.training.ranges import Outcome, RangePolicy
+from annealfit.training.outcome import Outcome
+from annealfit.training.precision import PrecisionPolicy
+from annealfit.training.ranges import RangePolicy
 from annealfit.training.state import ANNEALS, TrainingState
+from annealfit.training.stopping import Stopping
 
 
 @dataclass(frozen=True)
 class Plan:
     """The choices that make a training: every policy resolved, nothing left to guess."""
 
-    curvature: Callable[[TrainingSet], CurvatureAt]
+    curvature: Curvature
     acceptance: Acceptance
     range_policy: RangePolicy
-    bits: int  # K
+    precision_policy: PrecisionPolicy
+    stopping: Stopping
+    bits: int  # K, the most there may be
     update_range: float  # the first δ
-    max_iter: int
     step: float  # α: the multiple of an accepted update that is applied
     seed: int
 
@@ -73,9 +76,11 @@ class TrainingResult:
 
 def initial_state(data: TrainingSet, plan: Plan, weights: NDArray[np.float64]) -> TrainingState:
     """The state before the first iteration: the same δ for every problem the curvature makes."""
-    indifferent = np.full((len(data.features), data.n_classes), 1 / data.n_classes)
+    indifferent = np.full((data.n_classes, len(data.features)), 1 / data.n_classes)
     n_problems = len(plan.curvature(data)(indifferent))
-    return TrainingState(0, weights, np.full(n_problems, float(plan.update_range)), plan.bits)
+    return TrainingState(
+        0, weights, np.full(n_problems, float(plan.update_range)), plan.precision_policy.first(plan.bits)
+    )
 
 
 def train(
@@ -95,10 +100,14 @@ def train(
     step = _Step(data, sampler, plan)
     evaluation = evaluate(data, state.weights)
     saved_iteration = state.iteration
-    stop_reason = "max_iter"
+    reason = None
     try:
-        while state.iteration < plan.max_iter:
-            following, evaluation, row = step(state, evaluation)
+        while reason is None:
+            gradients = gradient(data, state.weights, evaluation.probabilities)
+            reason = plan.stopping.before_iteration(state.iteration, data, state.weights, evaluation, gradients)
+            if reason is not None:
+                break
+            following, evaluation, row = step(state, evaluation, gradients)
             row["seconds"] = earlier_seconds + time.perf_counter() - started
             rows.append(row)
             state = following
@@ -106,24 +115,20 @@ def train(
                 checkpoint.save(state, rows)
                 saved_iteration = state.iteration
             answers = [callback(Iteration(state, row)) for callback in callbacks]  # all fire, whatever one says
-            if any(answers):
-                stop_reason = "callback"
-                break
+            reason = "callback" if any(answers) else plan.stopping.after_iteration(rows)
     except KeyboardInterrupt:
-        stop_reason = "interrupted"
+        reason = "interrupted"
     finally:
         del rows[state.iteration :]  # an interrupt can fall between the row and the state it belongs to
         if checkpoint is not None and saved_iteration != state.iteration:
             checkpoint.save(state, rows)
-    return TrainingResult(state, rows, stop_reason)
+    return TrainingResult(state, rows, reason)
 
 
 def problems_at(data: TrainingSet, plan: Plan, state: TrainingState) -> list[QuadraticProblem]:
     """The problems that the iteration after `state` hands to its sampler."""
-    return _Problems(data, plan)(state, evaluate(data, state.weights))
-
-
-_encoding = functools.lru_cache(maxsize=4096)(Encoding)  # an encoding knows its weights; make them once
+    evaluation = evaluate(data, state.weights)
+    return _Problems(data, plan)(state, evaluation, gradient(data, state.weights, evaluation.probabilities))
 
 
 class _Problems:
@@ -135,23 +140,25 @@ class _Problems:
         self._matrices: Matrices | None = None
         self._templates: list[QuadraticProblem] = []
 
-    def __call__(self, state: TrainingState, evaluation: Evaluation) -> list[QuadraticProblem]:
+    def __call__(
+        self, state: TrainingState, evaluation: Evaluation, gradients: NDArray[np.float64]
+    ) -> list[QuadraticProblem]:
         matrices = self._curvature_at(evaluation.probabilities)
         if matrices is not self._matrices:
             unit = Encoding(state.bits, 1.0)
             checked = {id(matrix): QuadraticProblem(matrix, np.zeros(len(matrix)), unit) for matrix in matrices}
             self._templates = [checked[id(matrix)] for matrix in matrices]
             self._matrices = matrices
-        gradients = gradient(self.data, state.weights, evaluation.probabilities)
         if not np.isfinite(gradients).all():
             raise InvalidInputError(
                 f"the gradient overflowed at iteration {state.iteration + 1}: features or weights are too large; "
                 "standardise the features (StandardScaler), or lower update_range"
             )
+        encoding = Encoding(state.bits, 1.0)
         return [
-            template.with_gradient(block, _encoding(state.bits, float(width)))
+            template.with_gradient(block, encoding.with_range(width))
             for template, block, width in zip(
-                self._templates, gradients.reshape(len(matrices), -1), state.ranges, strict=True
+                self._templates, gradients.reshape(len(matrices), -1), state.ranges.tolist(), strict=True
             )
         ]
 
@@ -163,9 +170,11 @@ class _Step:
         self.data, self.sampler, self.plan = data, sampler, plan
         self.problems = _Problems(data, plan)
 
-    def __call__(self, state: TrainingState, evaluation: Evaluation) -> tuple[TrainingState, Evaluation, Row]:
+    def __call__(
+        self, state: TrainingState, evaluation: Evaluation, gradients: NDArray[np.float64]
+    ) -> tuple[TrainingState, Evaluation, Row]:
         data, plan = self.data, self.plan
-        problems = self.problems(state, evaluation)
+        problems = self.problems(state, evaluation, gradients)
         answers = self._sample(problems, state.iteration)
         bounds = lower_bounds(problems)
         energies = np.array([answer.best_energy for answer in answers])
@@ -173,30 +182,52 @@ class _Step:
             [problem.encoding for problem in problems], np.stack([answer.best_bits for answer in answers])
         )
 
-        decision = plan.acceptance(Proposal(energies))
-        applied = updates * (decision.accepted * (decision.multiple * plan.step))[:, None]
-        weights = state.weights + applied.reshape(data.n_classes, -1).T
-        after = evaluate(data, weights)
+        tried: dict[tuple[bytes, float], tuple[NDArray[np.float64], Evaluation]] = {}
 
+        def direction(accepted: NDArray[np.bool_]) -> NDArray[np.float64]:
+            return (updates * accepted[:, None]).reshape(data.n_classes, -1).T
+
+        def after(accepted: NDArray[np.bool_], multiple: float) -> tuple[NDArray[np.float64], Evaluation]:
+            key = (accepted.tobytes(), multiple)
+            if key not in tried:
+                weights = state.weights + (multiple * plan.step) * direction(accepted)
+                tried[key] = weights, evaluate(data, weights)
+            return tried[key]
+
+        decision = plan.acceptance(
+            Proposal(
+                energies,
+                evaluation.loss,
+                loss_along=lambda accepted, multiple: after(accepted, multiple)[1].loss,
+                newton_multiple=lambda accepted: newton_multiple(
+                    data, gradients, evaluation.probabilities, state.weights, direction(accepted)
+                ),
+            )
+        )
+        weights, evaluated = after(decision.accepted, decision.multiple)
+
+        outcome = Outcome(energies, decision.accepted)
         following = TrainingState(
             iteration=state.iteration + 1,
             weights=weights,
-            ranges=plan.range_policy(state.ranges, Outcome(energies, decision.accepted)),
-            bits=state.bits,
+            ranges=plan.range_policy(state.ranges, outcome),
+            bits=plan.precision_policy.following(state.bits, plan.bits, outcome),
         )
         row = {
             "iteration": following.iteration,
-            "loss": after.loss,
-            "cross_entropy": after.cross_entropy,
-            "accuracy": after.accuracy,
-            "loss_change": after.loss - evaluation.loss,
+            "loss": evaluated.loss,
+            "cross_entropy": evaluated.cross_entropy,
+            "accuracy": evaluated.accuracy,
+            "loss_change": evaluated.loss - evaluation.loss,
             "energy": float(energies.sum()),
             "lower_bound": float(bounds.sum()),
+            "gap": float((energies - bounds).sum()),
             "accepted": int(decision.accepted.sum()),
+            "multiple": float(decision.multiple * plan.step),
             "range": float(state.ranges.mean()),
             "bits": state.bits,
         }
-        return following, after, row
+        return following, evaluated, row
 
     def _sample(self, problems: list[QuadraticProblem], iteration: int) -> list[Samples]:
         seeds = child_seeds(self.plan.seed, ANNEALS, iteration, np.arange(len(problems)))

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.training.outcome import Outcome
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What an iteration achieved, as the policies see it."""
-
-    energies: NDArray[np.float64]  # (B,)
-    accepted: NDArray[np.bool_]  # (B,)
-
+# Chosen by measurement: see docs/defaults.md.
+GROWTH, SHRINKAGE = 1.3, 0.5
+SMALLEST, LARGEST = 1e-12, 1e6  # far beyond what training reaches; keeps arithmetic finite
 
 RangePolicy = Callable[[NDArray[np.float64], Outcome], NDArray[np.float64]]
 
@@ -25,4 +21,12 @@ def fixed(ranges: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
     return ranges
 
 
-RANGE_POLICIES: dict[str, RangePolicy] = {"fixed": fixed}
+def adaptive(ranges: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
+    """A trust region for each problem: wider after an update that promised descent, narrower after one that did not.
+
+    Halving δ is worth a bit of resolution and costs no variable.
+    """
+    return np.clip(ranges * np.where(outcome.energies < 0, GROWTH, SHRINKAGE), SMALLEST, LARGEST)
+
+
+RANGE_POLICIES: dict[str, RangePolicy] = {"fixed": fixed, "adaptive": adaptive}

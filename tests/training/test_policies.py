@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from annealfit import AnnealedClassifier
+from annealfit.baselines import solve_logistic
+from annealfit.samplers import ExactSolver, RoundedSampler
+from annealfit.surrogate import TrainingSet, evaluate
+from annealfit.training import ACCEPTANCES, PRECISION_POLICIES, RANGE_POLICIES
+from annealfit.training.acceptance import Proposal
+from annealfit.training.outcome import Outcome
+from annealfit.training.ranges import GROWTH, SHRINKAGE
+
+
+def proposal(energies, losses, newton=1.0):
+    """A proposal whose loss is `losses[multiple]`, and 1.0 before."""
+    return Proposal(np.array(energies), 1.0, lambda chosen, multiple: losses[multiple], lambda chosen: newton)
+
+
+def test_always_takes_everything():
+    assert ACCEPTANCES["always"](proposal([1.0, -1.0], {})).accepted.tolist() == [True, True]
+
+
+def test_descent_takes_what_promises_descent_without_a_look_at_the_loss():
+    assert ACCEPTANCES["descent"](proposal([1.0, -1.0, 0.0], {})).accepted.tolist() == [False, True, False]
+
+
+def test_line_search_takes_the_newton_multiple_if_the_loss_falls():
+    decision = ACCEPTANCES["line_search"](proposal([1.0, -1.0], {2.5: 0.7}, newton=2.5))
+    assert decision.accepted.tolist() == [False, True]
+    assert decision.multiple == 2.5
+
+
+def test_line_search_halves_and_then_gives_up():
+    halved = ACCEPTANCES["line_search"](proposal([-1.0], {4.0: 1.2, 2.0: 0.9}, newton=4.0))
+    assert (halved.accepted.tolist(), halved.multiple) == ([True], 2.0)
+    hopeless = ACCEPTANCES["line_search"](proposal([-1.0], dict.fromkeys([4.0, 2.0, 1.0, 0.5], 1.0), newton=4.0))
+    assert hopeless.accepted.tolist() == [False]
+    assert not ACCEPTANCES["line_search"](proposal([1.0], {})).accepted.any()
+
+
+def test_ranges_grow_with_success_and_shrink_without():
+    ranges = np.array([0.1, 0.2])
+    outcome = Outcome(energies=np.array([-1.0, 1.0]), accepted=np.array([True, False]))
+    np.testing.assert_allclose(RANGE_POLICIES["adaptive"](ranges, outcome), [0.1 * GROWTH, 0.2 * SHRINKAGE])
+    np.testing.assert_array_equal(RANGE_POLICIES["fixed"](ranges, outcome), ranges)
+
+
+def test_precision_grows_by_a_bit_when_stuck_and_not_beyond_the_most():
+    stuck = Outcome(np.array([1.0, 1.0, -1.0]), np.array([False, False, True]))
+    going = Outcome(np.array([1.0, -1.0, -1.0]), np.array([False, True, True]))
+    adaptive, fixed = PRECISION_POLICIES["adaptive"], PRECISION_POLICIES["fixed"]
+    assert adaptive.first(5) == 1
+    assert [adaptive.following(2, 5, outcome) for outcome in (stuck, going)] == [3, 2]
+    assert adaptive.following(5, 5, stuck) == 5
+    assert (fixed.first(5), fixed.following(5, 5, stuck)) == (5, 5)
+
+
+def test_adaptive_precision_in_training_begins_with_one_bit_and_ends_with_more(digits_features):
+    clf = AnnealedClassifier(bits=4, precision_policy="adaptive", max_iter=100, random_state=0).fit(*digits_features)
+    bits = [row["bits"] for row in clf.history_]
+    assert bits[0] == 1
+    assert bits == sorted(bits)
+    assert bits[-1] > 1
+
+
+def test_tolerance_is_certified_against_scikit_learns_optimum(digits_features):
+    X, y = digits_features
+    optimum = evaluate(data := TrainingSet.build(X, y, 10, 1e-3), solve_logistic(data).weights).loss
+    for tol in (1e-2, 1e-3, 1e-4):
+        clf = AnnealedClassifier(tol=tol, max_iter=2000, random_state=0).fit(X, y)
+        loss = clf.history_[-1]["loss"]
+        assert clf.stop_reason_ == "tolerance"
+        assert 0 <= loss - optimum <= clf.optimality_gap_ <= tol * loss
+
+
+def test_reasons_to_stop(blobs):
+    X, y = blobs
+    fit = lambda **options: AnnealedClassifier(random_state=0, **options).fit(X, y)  # noqa: E731
+    assert fit(max_iter=2).stop_reason_ == "max_iter"
+    assert fit(max_iter=100_000, tol=0, patience=None, time_limit=0.2).stop_reason_ == "time_limit"
+    stuck = fit(
+        max_iter=1000, bits=1, tol=0, patience=7, range_policy="fixed", update_range=50.0, sampler=ExactSolver()
+    )
+    assert stuck.stop_reason_ == "plateau"
+    assert stuck.n_iter_ < 50
+
+
+@pytest.mark.parametrize("options", [{"tol": -1}, {"patience": 0}, {"time_limit": 0}, {"max_couplings": -1}])
+def test_bad_stopping_options(blobs, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        AnnealedClassifier(**options).fit(*blobs)
+
+
+def test_rounded_is_a_sampler_and_feasible(digits_features):
+    X, y = digits_features
+    problems = AnnealedClassifier(bits=3, random_state=0).problems(X, y)
+    for problem, found in zip(problems, RoundedSampler().solve(problems, [0] * 10), strict=True):
+        assert problem.lower_bound() <= found.best_energy
+        np.testing.assert_allclose(problem.energy(found.bits), found.energies, rtol=1e-12)
+    clf = AnnealedClassifier(bits=3, max_iter=50, sampler=RoundedSampler(), random_state=0).fit(X, y)
+    assert clf.score(X, y) > 0.7
+
+
+@pytest.mark.parametrize("curvature", ["gauss_newton", "joint", "diagonal", "gram"])
+def test_every_curvature_trains(blobs, curvature):
+    X, y = blobs
+    clf = AnnealedClassifier(curvature=curvature, max_iter=60, random_state=0).fit(X, y)
+    assert clf.score(X, y) > 0.85
+    if curvature == "joint":
+        assert clf.problems(X, y)[0].n_variables == 5 * 3 * 3
