@@ -29,7 +29,7 @@ def test_probabilities_are_the_softmax_of_the_logits(blobs):
     clf = AnnealedClassifier(max_iter=5, random_state=0).fit(X, y)
     logits = X @ clf.coef_.T + clf.intercept_
     np.testing.assert_allclose(clf.decision_function(X), logits, rtol=1e-12)
-    np.testing.assert_allclose(clf.predict_proba(X), softmax(logits.T)[0].T, rtol=1e-12)
+    np.testing.assert_allclose(clf.predict_proba(X), softmax(logits.T).T, rtol=1e-12)
     np.testing.assert_array_equal(clf.predict(X), clf.classes_[logits.argmax(axis=1)])
 
 

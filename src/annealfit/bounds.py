@@ -54,5 +54,5 @@ def _relax(
     gradients = np.array([problem.gradient for problem in problems]).T.copy()
     radii = np.array([problem.encoding.range for problem in problems], dtype=float)
     # The Newton step, which is the answer where it stays inside the box.
-    starts = np.clip(-problems[0].inverse_curvature @ gradients, -radii, radii)
+    starts = np.maximum(np.minimum(-problems[0].inverse_curvature @ gradients, radii), -radii)
     return _box.minimise(problems[0].curvature, gradients, starts, radii, max_sweeps, relative_gap)

@@ -257,7 +257,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Softmax probabilities of shape (N, C), columns in the order of `classes_`."""
-        return np.ascontiguousarray(softmax(self._logits(X).T)[0].T)
+        return np.ascontiguousarray(softmax(self._logits(X).T).T)
 
     def save(self, path: StrPath) -> None:
         """Write the fitted classifier to one safetensors file (no pickle; see `annealfit.persistence`)."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,9 +64,7 @@ class Encoding:
 
     def decode(self, bits: ArrayLike) -> NDArray[np.float64]:
         """Updates of shape (…) from bits of shape (…, K)."""
-        level = np.asarray(bits) @ (1 << np.arange(self.bits, dtype=np.int64))
-        # Whole numbers up to here, so that the levels −δ … δ are exactly symmetric.
-        return self.resolution * (2 * level - (self.levels - 1))
+        return np.multiply(self.resolution, _odd_levels(np.asarray(bits)), dtype=np.float64)
 
     def encode(self, updates: ArrayLike) -> NDArray[np.uint8]:
         """Bits of shape (…, K) of the levels nearest to updates of shape (…), clipped to the range."""
@@ -76,5 +75,11 @@ class Encoding:
 
 def decode_each(encodings: Sequence[Encoding], bits: ArrayLike) -> NDArray[np.float64]:
     """Updates of shape (P, D) from bits of shape (P, D, K), each row by its own encoding of K bits."""
-    unit = Encoding(encodings[0].bits, encodings[0].levels - 1)  # resolution 1: whole numbers
-    return unit.decode(bits) * np.array([encoding.resolution for encoding in encodings])[:, None]
+    resolutions = np.array([encoding.range for encoding in encodings]) / (encodings[0].levels - 1)
+    return resolutions[:, None] * _odd_levels(np.asarray(bits))
+
+
+def _odd_levels(bits: NDArray[Any]) -> NDArray[np.int64]:
+    """The levels −(2^K − 1), …, −1, 1, …, 2^K − 1 of bits (…, K): whole numbers, so exactly symmetric."""
+    powers = 1 << np.arange(bits.shape[-1], dtype=np.int64)
+    return 2 * (bits @ powers) - (powers[-1] * 2 - 1)

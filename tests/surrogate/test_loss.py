@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+import scipy.special
 from scipy.optimize import approx_fprime
+from sklearn.metrics import accuracy_score, log_loss
 
 from annealfit.surrogate import CURVATURES, TrainingSet, evaluate, gradient, softmax
 
@@ -41,11 +43,21 @@ def test_large_logits_do_not_overflow(data, scale):
     assert np.isfinite(gradient(data, weights, evaluation.probabilities)).all()
 
 
-def test_softmax_sums_to_one_and_knows_its_normaliser():
+def test_softmax_is_scipys():
     logits = np.random.default_rng(3).normal(size=(4, 6)) * 50
-    probabilities, log_normaliser = softmax(logits)
-    np.testing.assert_allclose(probabilities.sum(axis=0), 1, rtol=1e-12)
-    np.testing.assert_allclose(np.log(probabilities), logits - log_normaliser, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(softmax(logits), scipy.special.softmax(logits, axis=0), rtol=1e-12)
+
+
+def test_cross_entropy_and_accuracy_are_scikit_learns(data):
+    weights = np.random.default_rng(4).normal(size=(5, 3))
+    evaluation = evaluate(data, weights)
+    expected = log_loss(data.labels, evaluation.probabilities.T, labels=range(3))
+    np.testing.assert_allclose(evaluation.cross_entropy, expected, rtol=1e-9)
+    assert evaluation.accuracy == accuracy_score(data.labels, (data.features @ weights).argmax(axis=1))
+
+
+def test_a_tie_goes_to_the_first_class(data):
+    assert evaluate(data, np.zeros((5, 3))).accuracy == np.mean(data.labels == 0)
 
 
 def test_curvature_gram_and_diagonal(data):

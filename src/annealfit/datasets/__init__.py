@@ -1,6 +1,33 @@
-"""Named image data sets."""
+"""Named image data sets, and a user's own."""
 
-from annealfit.datasets.catalogue import DATASETS
+from annealfit.datasets.catalogue import DATASETS, Source
+from annealfit.datasets.errors import (
+    CorruptFileError,
+    DataWarning,
+    DigestError,
+    DownloadError,
+    MissingDataError,
+    StorageError,
+    TruncatedFileError,
+    UnsafeArchiveError,
+)
+from annealfit.datasets.fetching import fetch
 from annealfit.datasets.loading import Dataset, load_dataset
+from annealfit.datasets.local_files import is_available
 
-__all__ = ["DATASETS", "Dataset", "load_dataset"]
+__all__ = [
+    "DATASETS",
+    "CorruptFileError",
+    "DataWarning",
+    "Dataset",
+    "DigestError",
+    "DownloadError",
+    "MissingDataError",
+    "Source",
+    "StorageError",
+    "TruncatedFileError",
+    "UnsafeArchiveError",
+    "fetch",
+    "is_available",
+    "load_dataset",
+]

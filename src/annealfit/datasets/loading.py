@@ -1,15 +1,28 @@
-"""`load_dataset`: a stratified training and test subset of a named data set."""
+"""`load_dataset`: a training and a test subset of a data set, by name or from a user's own files."""
 
 from __future__ import annotations
 
+import os
+import warnings
 from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 
+from annealfit.datasets import resizing
 from annealfit.datasets.catalogue import DATASETS
-from annealfit.errors import InvalidInputError, choose
+from annealfit.datasets.errors import DataWarning, MissingDataError
+from annealfit.datasets.fetching import fetch
+from annealfit.datasets.local_files import LocalData, data_directory, read_local
+from annealfit.datasets.own_data import read_own
+from annealfit.datasets.parts import Part, Parts
+from annealfit.datasets.subsets import Size, check_size, choose_balanced, split_stratified
+from annealfit.errors import InvalidInputError, check_number, choose
+
+# scikit-learn's split takes no larger seed.
+_MAX_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,31 +30,136 @@ class Dataset:
     """Images with values in [0, 1] and whole-number labels that index `class_names`."""
 
     name: str
-    X_train: NDArray[np.float64]  # (N, H, W)
+    X_train: NDArray[np.float64]  # (N, H, W), or (N, H, W, 3) in colour
     y_train: NDArray[np.intp]
     X_test: NDArray[np.float64]
     y_test: NDArray[np.intp]
     class_names: tuple[str, ...]
 
 
-def load_dataset(name: str, *, seed: int = 42, n_train: int | None = None, n_test: int | None = None) -> Dataset:
-    """A stratified split of the named data set, decided by `seed`; sizes default to the paper's.
+def load_dataset(
+    name: str | os.PathLike[str],
+    *,
+    seed: int = 42,
+    n_train: Size | None = None,
+    n_test: Size | None = None,
+    size: int | None = 8,
+    color: bool = False,
+    resize: str = "area",
+    data_dir: str | os.PathLike[str] | None = None,
+    download: bool = False,
+) -> Dataset:
+    """A stratified training and test subset, decided by `seed`, of images resized to `size` × `size`.
 
+    Parameters
+    ----------
+    name : one of `annealfit.datasets.DATASETS`, or the path of a user's own data
+        Own data are a folder with a folder of images for each class, or an npz file: see `own_data`.
+    seed : int
+        Training images come from the official training part and test images from the official test part,
+        as equally many of each class as there are. What comes as one part (digits, own data) is split
+        with the class shares it has.
+    n_train, n_test : int, "all", or None
+        None is the paper's number; for own data, a quarter to test on and the rest to train on.
+    size : int or None
+        None keeps the native size.
+    color : bool
+        Keep colour, (N, H, W, 3); otherwise images become grey by ITU-R 601 luma.
+    resize : {"area", "bilinear", "bicubic", "lanczos", "nearest"}
+        See `resizing`; the paper does not name its method.
+    data_dir : path or None
+        None is the environment variable ANNEALFIT_DATA, or else the user's cache.
+    download : bool
+        Fetch files that are missing; without it the network is never used.
+
+    Examples
+    --------
     >>> data = load_dataset("digits", seed=42)
     >>> data.X_train.shape, data.X_test.shape
     ((1000, 8, 8), (540, 8, 8))
+
     """
-    source = DATASETS[choose("data set", name, DATASETS)]
-    images, labels = source.read()
-    n_train = source.n_train if n_train is None else n_train
-    n_test = source.n_test if n_test is None else n_test
-    n_classes = len(source.class_names)
-    if min(n_train, n_test) < n_classes or n_train + n_test > len(images):
-        raise InvalidInputError(
-            f"n_train={n_train} and n_test={n_test} do not fit {name}: each must be at least {n_classes} "
-            f"(one image a class) and together at most {len(images)}"
-        )
-    X_train, X_test, y_train, y_test = train_test_split(
-        images, labels, train_size=n_train, test_size=n_test, stratify=labels, random_state=seed
+    check_number("seed", seed, Integral, minimum=0, maximum=_MAX_SEED)
+    choose("resize", resize, resizing.METHODS)
+    if size is not None:
+        check_number("size", size, Integral, minimum=1, maximum=1024, remedy="or None for the native size")
+    for word, value in (("n_train", n_train), ("n_test", n_test)):
+        if value is not None:
+            check_size(word, value)
+    title, parts, defaults = _find(name, data_dir, download)
+    if color and not parts.train.has_color:
+        raise InvalidInputError(f"{title} has no colour; load it with color=False")
+    n_train, n_test = (default if n is None else n for n, default in zip((n_train, n_test), defaults, strict=True))
+    (train, chosen_train), (test, chosen_test) = _subsets(title, parts, n_train, n_test, int(seed))
+    return Dataset(
+        title,
+        _images(train, chosen_train, size, color, resize),
+        train.labels[chosen_train],
+        _images(test, chosen_test, size, color, resize),
+        test.labels[chosen_test],
+        parts.class_names,
     )
-    return Dataset(name, X_train, y_train, X_test, y_test, source.class_names)
+
+
+def _find(
+    name: str | os.PathLike[str], data_dir: str | os.PathLike[str] | None, download: bool
+) -> tuple[str, Parts, tuple[Size, Size]]:
+    """Title, images and default subset sizes of what `name` means."""
+    if isinstance(name, str) and name in DATASETS:
+        source = DATASETS[name]
+        local = _read_named(str(name), data_dir, download)
+        if local.remarks:
+            warnings.warn(
+                f"{name}: the local files are not the complete official data, or cannot be confirmed to be: "
+                f"{'; '.join(local.remarks)}. Results may differ from published ones; "
+                f"`annealfit datasets fetch {name} --force` replaces the files",
+                DataWarning,
+                stacklevel=3,
+            )
+        return str(name), local.parts, (source.n_train, source.n_test)
+    if not name or not isinstance(name, str | os.PathLike):
+        choose("data set", name, DATASETS)  # raises, naming all of them
+    path = Path(name)
+    if not path.exists():
+        if isinstance(name, str) and not path.suffix and len(path.parts) == 1:
+            choose("data set", name, DATASETS)
+        raise MissingDataError(f"{path} does not exist; give a folder of images per class, an npz file, or a name")
+    parts = read_own(path)
+    if parts.test is not None:
+        return path.stem, parts, ("all", "all")
+    return path.stem, parts, ("all", max(len(parts.class_names), round(len(parts.train.labels) / 4)))
+
+
+def _read_named(name: str, data_dir: str | os.PathLike[str] | None, download: bool) -> LocalData:
+    if not DATASETS[name].files:
+        return LocalData(DATASETS[name].read({}), ())
+    if download:
+        fetch(name, data_dir=data_dir)
+    return read_local(name, data_directory(data_dir))
+
+
+def _subsets(
+    name: str, parts: Parts, n_train: Size, n_test: Size, seed: int
+) -> tuple[tuple[Part, NDArray[np.intp]], tuple[Part, NDArray[np.intp]]]:
+    n_classes = len(parts.class_names)
+    if parts.test is None:
+        train, test = split_stratified(parts.train.labels, n_classes, n_train, n_test, seed, name)
+        return (parts.train, train), (parts.train, test)
+    train = choose_balanced(parts.train.labels, n_classes, n_train, seed, 0, "n_train")
+    test = choose_balanced(parts.test.labels, n_classes, n_test, seed, 1, "n_test")
+    return (parts.train, train), (parts.test, test)
+
+
+def _images(part: Part, chosen: NDArray[np.intp], size: int | None, color: bool, method: str) -> NDArray[np.float64]:
+    """The chosen images, and only they, made grey and resized."""
+    stacks = []
+    for stack in part.pick(chosen):
+        images = stack if color else resizing.to_grey(stack)
+        height, width = images.shape[1:3] if size is None else (size, size)
+        stacks.append(np.clip(resizing.resize(images, height, width, method), 0.0, 1.0))  # cubic and lanczos overshoot
+    if len({stack.shape[1:] for stack in stacks}) > 1:
+        sizes = sorted({f"{stack.shape[1]}×{stack.shape[2]}" for stack in stacks})
+        raise InvalidInputError(
+            f"the images have different sizes ({', '.join(sizes[:4])}); give a size to resize them to"
+        )
+    return np.concatenate(stacks)

@@ -79,7 +79,7 @@ def run_training(
             train=classification_metrics(dataset.y_train, at_end.probabilities.argmax(axis=0)),
             test=classification_metrics(dataset.y_test, predicted),
             test_recall=per_class_recall(dataset.y_test, predicted, np.arange(n_classes)),
-            test_probabilities=softmax(test_logits.T)[0].T,
+            test_probabilities=softmax(test_logits.T).T,
             seconds=baseline.seconds,
             history=baseline.history,
         )

@@ -39,12 +39,16 @@ class Samples:
     @property
     def best_bits(self) -> NDArray[np.uint8]:
         """The bits of lowest energy, shape (D, K)."""
-        return self.bits[int(self.energies.argmin())]
+        return self.bits[self._best]
 
     @property
     def best_energy(self) -> float:
         """The lowest energy."""
-        return float(self.energies.min())
+        return float(self.energies[self._best])
+
+    @property
+    def _best(self) -> int:
+        return int(self.energies.argmin()) if len(self.energies) > 1 else 0
 
 
 class Sampler(ABC):

@@ -30,15 +30,15 @@ def loss_lower_bound(data: TrainingSet, weights: NDArray[np.float64]) -> float:
     n_samples = len(data.labels)
     totals = np.bincount(data.labels, minlength=data.n_classes).astype(float)
     logits = weights.T @ data.features.T
-    probabilities, _ = softmax(logits)
+    probabilities = softmax(logits)
     # The biases that give every class its share, by proportional fitting: each step multiplies a class's odds.
     for _ in range(_BALANCING_STEPS):
         sums = probabilities.sum(axis=1)
-        if np.abs(sums - totals).max() <= 1e-9 * n_samples:
+        if np.abs(sums - totals).max() <= 1e-8 * n_samples:
             break
         with np.errstate(divide="ignore"):  # a class without members gets the odds 0
             logits += np.log(totals / np.maximum(sums, np.finfo(float).tiny))[:, None]
-        probabilities, _ = softmax(logits)
+        probabilities = softmax(logits)
     # What is left of the imbalance is spread evenly, and what that makes negative is mended by mixing in the
     # totals themselves; rows still sum to 1 and columns to the totals.
     probabilities += ((totals - probabilities.sum(axis=1)) / n_samples)[:, None]

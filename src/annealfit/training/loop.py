@@ -26,7 +26,7 @@ from annealfit.bounds import lower_bounds
 from annealfit.encoding import Encoding, decode_each
 from annealfit.errors import InvalidInputError, SamplerError
 from annealfit.problem import QuadraticProblem
-from annealfit.randomness import child_seeds
+from annealfit.randomness import child_seeds, descend
 from annealfit.samplers.base import Sampler, Samples
 from annealfit.surrogate import Evaluation, TrainingSet, evaluate, gradient, newton_multiple
 from annealfit.surrogate.curvature import Curvature, Matrices
@@ -139,14 +139,16 @@ class _Problems:
         self._curvature_at = plan.curvature(data)
         self._matrices: Matrices | None = None
         self._templates: list[QuadraticProblem] = []
+        self._encoding = Encoding(plan.bits, 1.0)
 
     def __call__(
         self, state: TrainingState, evaluation: Evaluation, gradients: NDArray[np.float64]
     ) -> list[QuadraticProblem]:
         matrices = self._curvature_at(evaluation.probabilities)
         if matrices is not self._matrices:
-            unit = Encoding(state.bits, 1.0)
-            checked = {id(matrix): QuadraticProblem(matrix, np.zeros(len(matrix)), unit) for matrix in matrices}
+            checked = {
+                id(matrix): QuadraticProblem(matrix, np.zeros(len(matrix)), self._encoding) for matrix in matrices
+            }
             self._templates = [checked[id(matrix)] for matrix in matrices]
             self._matrices = matrices
         if not np.isfinite(gradients).all():
@@ -154,9 +156,10 @@ class _Problems:
                 f"the gradient overflowed at iteration {state.iteration + 1}: features or weights are too large; "
                 "standardise the features (StandardScaler), or lower update_range"
             )
-        encoding = Encoding(state.bits, 1.0)
+        if state.bits != self._encoding.bits:
+            self._encoding = Encoding(state.bits, 1.0)
         return [
-            template.with_gradient(block, encoding.with_range(width))
+            template.with_gradient(block, self._encoding.with_range(width))
             for template, block, width in zip(
                 self._templates, gradients.reshape(len(matrices), -1), state.ranges.tolist(), strict=True
             )
@@ -169,6 +172,7 @@ class _Step:
     def __init__(self, data: TrainingSet, sampler: Sampler, plan: Plan) -> None:
         self.data, self.sampler, self.plan = data, sampler, plan
         self.problems = _Problems(data, plan)
+        self._seed_of_anneals = child_seeds(plan.seed, [ANNEALS])
 
     def __call__(
         self, state: TrainingState, evaluation: Evaluation, gradients: NDArray[np.float64]
@@ -224,13 +228,14 @@ class _Step:
             "gap": float((energies - bounds).sum()),
             "accepted": int(decision.accepted.sum()),
             "multiple": float(decision.multiple * plan.step),
-            "range": float(state.ranges.mean()),
+            "range": float(state.ranges.sum() / len(state.ranges)),
             "bits": state.bits,
         }
         return following, evaluated, row
 
     def _sample(self, problems: list[QuadraticProblem], iteration: int) -> list[Samples]:
-        seeds = child_seeds(self.plan.seed, ANNEALS, iteration, np.arange(len(problems)))
+        # The path is (ANNEALS, iteration, problem): nothing else decides an anneal's seed.
+        seeds = descend(descend(self._seed_of_anneals, [iteration]), np.arange(len(problems)))
         try:
             answers = self.sampler.solve(problems, seeds.tolist())
         except SamplerError as error:

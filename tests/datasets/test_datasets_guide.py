@@ -1,0 +1,28 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from annealfit.datasets import DATASETS, errors
+
+GUIDE = Path(__file__).parents[2] / "docs" / "datasets.md"
+TEXT = GUIDE.read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_examples_run_and_print_what_they_say(number, capsys):
+    exec(compile(BLOCKS[number], f"{GUIDE.name}, block {number}", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    promised = re.findall(r"print\(.*\)   +# (.*)$", BLOCKS[number], flags=re.MULTILINE)
+    assert printed[: len(promised)] == promised
+
+
+def test_every_data_set_and_error_is_in_the_guide():
+    named = {
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and kind.__module__ == errors.__name__
+    }
+    for word in (*DATASETS, *named):
+        assert f"`{word}`" in TEXT
+    for source in DATASETS.values():
+        assert f"{source.n_train} / {source.n_test}" in TEXT

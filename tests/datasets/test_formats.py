@@ -1,0 +1,86 @@
+import gzip
+import io
+import struct
+
+import numpy as np
+import pytest
+
+from annealfit.datasets import CorruptFileError, TruncatedFileError, formats
+from annealfit.datasets.formats import decompress, parse_cifar10, parse_idx, read_payload
+
+
+def idx(array: np.ndarray, code: int = 0x08) -> bytes:
+    return bytes([0, 0, code, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_idx_comes_back_plain_or_gzipped(tmp_path, suffix):
+    path = tmp_path / f"images{suffix}"
+    path.write_bytes(gzip.compress(idx(IMAGES)) if suffix else idx(IMAGES))
+    np.testing.assert_array_equal(parse_idx(read_payload(path), "images", 3), IMAGES)
+
+
+def test_numbers_of_several_bytes_are_big_endian():
+    numbers = np.array([1, -2, 300_000], dtype=">i4")
+    np.testing.assert_array_equal(parse_idx(idx(numbers, 0x0C), "numbers", 1), [1, -2, 300_000])
+
+
+@pytest.mark.parametrize(
+    ("payload", "error", "message"),
+    [
+        (b"", TruncatedFileError, "0 bytes, its header alone needs 16"),
+        (idx(IMAGES)[:10], TruncatedFileError, "10 bytes"),
+        (idx(IMAGES)[:-1], TruncatedFileError, "39 bytes, 2 × 3 × 4 values need 40"),
+        (idx(IMAGES) + b"\0", CorruptFileError, "1 bytes too many"),
+        (b"\x89PNG" + idx(IMAGES), CorruptFileError, "not an IDX file: it starts with 89 50 4e 47"),
+        (idx(IMAGES, 0x07), CorruptFileError, "not an IDX file"),
+        (idx(IMAGES[0]) + b"\0" * 8, CorruptFileError, "2 dimensions, 3 are needed"),
+    ],
+)
+def test_bad_idx(payload, error, message):
+    with pytest.raises(error, match=message):
+        parse_idx(payload, "images", 3)
+
+
+def test_gzip_cut_short_at_any_byte_is_truncated():
+    whole = gzip.compress(idx(IMAGES))
+    for length in range(2, len(whole)):
+        with pytest.raises(TruncatedFileError, match="cut short"):
+            decompress(io.BytesIO(whole[:length]), "images.gz")
+
+
+def test_gzip_with_a_changed_byte_is_corrupt():
+    damaged = bytearray(gzip.compress(bytes(range(256)) * 20))
+    damaged[-6] ^= 1  # in the check sum
+    with pytest.raises(CorruptFileError, match="corrupt"):
+        decompress(io.BytesIO(damaged), "images.gz")
+
+
+def test_a_decompression_bomb_is_refused(monkeypatch):
+    monkeypatch.setattr(formats, "MAX_PAYLOAD_BYTES", 1000)
+    with pytest.raises(CorruptFileError, match="more than 1000 bytes"):
+        decompress(io.BytesIO(gzip.compress(bytes(10_000))), "bomb.gz")
+
+
+def test_cifar_planes_become_channels():
+    record = bytes([3]) + bytes([10]) * 1024 + bytes([20]) * 1024 + bytes(range(32)) * 32
+    images, labels = parse_cifar10(record * 2, "batch")
+    assert labels.tolist() == [3, 3]
+    assert images.shape == (2, 32, 32, 3)
+    assert images[1, 5, 7].tolist() == [10, 20, 7]  # red, green, and blue that is the column
+
+
+@pytest.mark.parametrize(
+    ("payload", "error", "message"),
+    [
+        (b"", TruncatedFileError, "0 bytes"),
+        (bytes(3073 + 5), TruncatedFileError, "3078 bytes, records of 3073 bytes need 6146"),
+        (bytes([10]) + bytes(3072), CorruptFileError, "label 10, CIFAR-10 has 0 to 9"),
+    ],
+)
+def test_bad_cifar(payload, error, message):
+    with pytest.raises(error, match=message):
+        parse_cifar10(payload, "batch")

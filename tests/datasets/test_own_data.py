@@ -1,0 +1,231 @@
+import sys
+
+import numpy as np
+import pytest
+
+from annealfit import load_dataset
+from annealfit.datasets import CorruptFileError, MissingDataError
+from annealfit.errors import FileFormatError, InvalidInputError, MissingDependencyError
+
+GENERATOR = np.random.default_rng(1)
+IMAGES = GENERATOR.integers(0, 256, (24, 6, 5), dtype=np.uint8)
+LABELS = np.arange(24) % 3
+
+
+@pytest.fixture
+def npz(tmp_path):
+    def save(**arrays):
+        np.savez(tmp_path / "own.npz", **arrays)
+        return tmp_path / "own.npz"
+
+    return save
+
+
+# npz
+
+
+@pytest.mark.parametrize("names", [("X", "y"), ("images", "labels")])
+def test_one_pool_is_split_by_seed(npz, names):
+    path = npz(**dict(zip(names, (IMAGES, LABELS), strict=True)))
+    data = load_dataset(path, seed=3, size=None)
+    assert data.name == "own"
+    assert data.class_names == ("0", "1", "2")
+    assert (len(data.X_train), len(data.X_test)) == (18, 6)  # a quarter to test on
+    both = np.concatenate([data.X_train, data.X_test])
+    np.testing.assert_array_equal(np.unique(both, axis=0), np.unique(IMAGES / 255, axis=0))
+    assert np.bincount(data.y_test).tolist() == [2, 2, 2]
+    again, other = load_dataset(str(path), seed=3), load_dataset(str(path), seed=4)
+    np.testing.assert_array_equal(again.y_train, data.y_train)
+    assert again.X_train.shape == (18, 8, 8)
+    assert not np.array_equal(other.X_train, again.X_train)
+
+
+def test_parts_are_kept_and_names_are_the_labels(npz):
+    words = np.array(["b", "a", "c"])[LABELS]
+    data = load_dataset(npz(X_train=IMAGES, y_train=words, X_test=IMAGES[:4], y_test=words[:4]), size=None)
+    assert data.class_names == ("a", "b", "c")
+    assert data.y_test.tolist() == [1, 0, 2, 1]
+    np.testing.assert_array_equal(data.X_train, IMAGES / 255)
+
+
+@pytest.mark.parametrize(
+    ("images", "white"),
+    [
+        (IMAGES, 255),
+        (IMAGES.astype(np.uint16) * 257, 65535),
+        (IMAGES > 100, 1),
+        (IMAGES / 255, 1),
+        (IMAGES[..., None], 255),
+    ],
+)
+def test_types_of_pixels(npz, images, white):
+    data = load_dataset(npz(X=images, y=LABELS), n_train="all", n_test=3, size=None)
+    expected = {(image.reshape(6, 5) / white).tobytes() for image in images}
+    assert {image.tobytes() for image in data.X_train} <= expected
+
+
+def test_colour(npz):
+    colour = GENERATOR.random((24, 4, 4, 3))
+    path = npz(X=colour, y=LABELS)
+    assert load_dataset(path, color=True, size=2).X_train.shape == (18, 2, 2, 3)
+    assert load_dataset(path, size=2).X_train.shape == (18, 2, 2)
+    with pytest.raises(InvalidInputError, match="no colour"):
+        load_dataset(npz(X=IMAGES, y=LABELS), color=True)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "message"),
+    [
+        ({"X": IMAGES}, FileFormatError, "has the arrays X; it must have X and y"),
+        ({}, FileFormatError, r"\(none\)"),
+        ({"X": IMAGES, "y": LABELS[:-1]}, InvalidInputError, "24 images but there are 23 labels"),
+        ({"X": IMAGES, "y": LABELS[:, None]}, InvalidInputError, "one-dimensional"),
+        ({"X": IMAGES, "y": LABELS.astype(float)}, InvalidInputError, "whole numbers or strings"),
+        ({"X": IMAGES, "y": np.zeros(24, int)}, InvalidInputError, "1 class; at least 2"),
+        ({"X": IMAGES.reshape(24, -1), "y": LABELS}, InvalidInputError, r"shape \(24, 30\)"),
+        ({"X": np.zeros((24, 4, 4, 2)), "y": LABELS}, InvalidInputError, "it must be"),
+        ({"X": np.zeros((0, 4, 4)), "y": LABELS[:0]}, InvalidInputError, "shape"),
+        ({"X": IMAGES.astype(int), "y": LABELS}, InvalidInputError, "int64; use uint8"),
+        ({"X": IMAGES.astype(float), "y": LABELS}, InvalidInputError, r"divide it so that it is in \[0, 1\]"),
+        ({"X": np.full((24, 4, 4), np.nan), "y": LABELS}, InvalidInputError, "goes from nan"),
+        ({"X": np.array([object()] * 24), "y": LABELS}, CorruptFileError, "never unpickled"),
+        (
+            {"X_train": IMAGES, "y_train": LABELS, "X_test": IMAGES, "y_test": LABELS + 1},
+            InvalidInputError,
+            "y_test has labels that y_train does not",
+        ),
+    ],
+)
+def test_bad_npz(npz, arrays, error, message):
+    with pytest.raises(error, match=message):
+        load_dataset(npz(**arrays))
+
+
+def test_damaged_npz(npz):
+    path = npz(X=IMAGES, y=LABELS)
+    whole = path.read_bytes()
+    for content in (whole[:-30], b"", b"nonsense", whole.replace(bytes(IMAGES[0]), bytes(30))):
+        path.write_bytes(content)
+        with pytest.raises(CorruptFileError):
+            load_dataset(path)
+    with path.open("wb") as file:
+        np.save(file, IMAGES)  # an npy under the name of an npz
+    with pytest.raises(CorruptFileError, match="not a whole npz"):
+        load_dataset(path)
+
+
+def test_other_files_and_paths(tmp_path):
+    with pytest.raises(MissingDataError, match="does not exist"):
+        load_dataset(tmp_path / "nowhere")
+    with pytest.raises(MissingDataError, match="does not exist"):
+        load_dataset("nowhere.npz")
+    (tmp_path / "table.csv").touch()
+    with pytest.raises(InvalidInputError, match="neither a folder"):
+        load_dataset(tmp_path / "table.csv")
+
+
+# Folders
+
+
+@pytest.fixture
+def pillow():
+    return pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+
+
+@pytest.fixture
+def folder(tmp_path, pillow):
+    for name, grey in (("cat", 51), ("dog", 204)):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for index in range(4):
+            size = (9, 7) if index else (12, 12)
+            pillow.new("RGB", size, (grey, grey, grey)).save(tmp_path / "pets" / name / f"{index}.PNG")
+    (tmp_path / "pets" / "cat" / "notes.txt").touch()
+    (tmp_path / "pets" / ".hidden").mkdir()
+    return tmp_path / "pets"
+
+
+def test_a_folder_a_class(folder):
+    data = load_dataset(folder, seed=1)
+    assert data.name == "pets"
+    assert data.class_names == ("cat", "dog")
+    assert data.X_train.shape == (6, 8, 8)
+    assert data.X_test.shape == (2, 8, 8)
+    for images, labels in ((data.X_train, data.y_train), (data.X_test, data.y_test)):
+        np.testing.assert_allclose(images, np.array([0.2, 0.8])[labels][:, None, None] * np.ones((8, 8)))
+    assert load_dataset(folder, color=True).X_train.shape == (6, 8, 8, 3)
+    with pytest.raises(InvalidInputError, match=r"different sizes \(12×12, 7×9\); give a size"):
+        load_dataset(folder, size=None)
+
+
+def test_train_and_test_folders(folder, pillow):
+    for part in ("train", "test"):
+        (folder.parent / "split" / part).mkdir(parents=True)
+    for name in ("cat", "dog"):
+        (folder / name).rename(folder.parent / "split" / "train" / name)
+    (folder.parent / "split" / "test" / "dog").mkdir()
+    pillow.new("L", (8, 8), 255).save(folder.parent / "split" / "test" / "dog" / "only.png")
+    data = load_dataset(folder.parent / "split")
+    assert len(data.X_train) == 8
+    assert data.y_test.tolist() == [1]
+    (folder.parent / "split" / "test" / "dog").rename(folder.parent / "split" / "test" / "cow")
+    with pytest.raises(InvalidInputError, match="does not have: cow"):
+        load_dataset(folder.parent / "split")
+    (folder.parent / "split" / "test" / "cow").rename(folder.parent / "cow")
+    with pytest.raises(InvalidInputError, match="test has no folder of images"):
+        load_dataset(folder.parent / "split")
+
+
+def test_classes_may_be_called_train_and_test(folder):
+    (folder / "cat").rename(folder / "train")
+    (folder / "dog").rename(folder / "test")
+    assert load_dataset(folder).class_names == ("test", "train")
+
+
+def test_kinds_of_pixels(folder, pillow):
+    for path in (folder / "cat").glob("*.PNG"):
+        path.unlink()
+    values = {
+        "1": pillow.new("1", (4, 4), 1),
+        "L": pillow.new("L", (4, 4), 255),
+        "P": pillow.new("RGB", (4, 4), "white").quantize(),
+        "RGBA": pillow.new("RGBA", (4, 4), (0, 0, 0, 0)),  # black ink, fully transparent: paper
+        "I;16": pillow.fromarray(np.full((4, 4), 65535, np.uint16)),
+    }
+    for name, image in values.items():
+        image.save(folder / "cat" / f"{name.replace(';', '')}.png")
+    data = load_dataset(folder, n_train="all", n_test=2)
+    cats = np.concatenate([data.X_train[data.y_train == 0], data.X_test[data.y_test == 0]])
+    np.testing.assert_allclose(cats, np.ones((5, 8, 8)))
+
+
+def test_no_classes_and_no_images(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInputError, match="0 folders; it must have at least 2"):
+        load_dataset(tmp_path / "empty")
+    (folder / "cow").mkdir()
+    with pytest.raises(InvalidInputError, match="cow has no image"):
+        load_dataset(folder)
+
+
+def test_an_unreadable_image_is_named(folder, pillow):
+    whole = (folder / "dog" / "0.PNG").read_bytes()
+    for content in (b"not an image", whole[: len(whole) // 2], b""):
+        (folder / "dog" / "0.PNG").write_bytes(content)
+        with pytest.raises(CorruptFileError, match=r"0.PNG is not a readable image.*repair or remove"):
+            load_dataset(folder, n_train=4, n_test=4)
+    (folder / "dog" / "0.PNG").unlink()
+    pillow.new("F", (4, 4), 0.5).save(folder / "dog" / "0.tif")
+    with pytest.raises(FileFormatError, match="32-bit pixels"):
+        load_dataset(folder, n_train=4, n_test=4)
+
+
+def test_a_picture_too_large_to_be_honest(folder, pillow, monkeypatch):
+    monkeypatch.setattr(pillow, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(FileFormatError, match="too many pixels"):
+        load_dataset(folder)
+
+
+def test_without_pillow_the_extra_is_named(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(MissingDependencyError, match=r"annealfit\[images\]"):
+        load_dataset(folder)
