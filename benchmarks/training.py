@@ -79,7 +79,7 @@ def time_to_sgds_accuracy(X: np.ndarray, y: np.ndarray) -> None:
     classifier = AnnealedClassifier(max_iter=count, tol=0, random_state=42)
     ours = least_seconds(lambda: classifier.fit(X, y), repeats=10, budget_seconds=5)
     print_table(
-        f"Digits, time to the paper's SGD's training accuracy ({accuracy:.1%}; 1000 full-batch steps at rate {SGD_RATE})",
+        f"Digits, time to the training accuracy of the paper's SGD ({accuracy:.1%}; 1000 steps at rate {SGD_RATE})",
         ["method", "iterations", "ms", "SGD ÷ ours"],
         [
             ["SGD", "1000", f"{theirs * 1e3:.0f}", ""],

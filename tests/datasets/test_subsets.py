@@ -27,6 +27,12 @@ def test_the_seed_and_the_part_decide():
     assert not np.array_equal(first, choose_balanced(labels, 10, 105, 7, 1, "n_test"))
 
 
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_sizes_that_do_not_fit(size):
+    with pytest.raises(InvalidInputError, match=f"n_train of it is {size}; it must be at least 2 .* at most 3"):
+        choose_balanced(np.array([0, 0, 1]), 2, size, 1, 0, "n_train of it")
+
+
 def test_all_is_everything_in_order():
     labels = np.array([1, 0, 1])
     assert choose_balanced(labels, 2, "all", 1, 0, "n_train").tolist() == [0, 1, 2]

@@ -15,7 +15,7 @@ from annealfit.datasets import resizing
 from annealfit.datasets.catalogue import DATASETS
 from annealfit.datasets.errors import DataWarning, MissingDataError
 from annealfit.datasets.fetching import fetch
-from annealfit.datasets.local_files import LocalData, data_directory, read_local
+from annealfit.datasets.local_files import LocalData, data_directory, is_available, read_local
 from annealfit.datasets.own_data import read_own
 from annealfit.datasets.parts import Part, Parts
 from annealfit.datasets.subsets import Size, check_size, choose_balanced, split_stratified
@@ -70,7 +70,7 @@ def load_dataset(
     data_dir : path or None
         None is the environment variable ANNEALFIT_DATA, or else the user's cache.
     download : bool
-        Fetch files that are missing; without it the network is never used.
+        Fetch the data set if it is not there; without this the network is never used.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def _find(
 def _read_named(name: str, data_dir: str | os.PathLike[str] | None, download: bool) -> LocalData:
     if not DATASETS[name].files:
         return LocalData(DATASETS[name].read({}), ())
-    if download:
+    if download and not is_available(name, data_dir):
         fetch(name, data_dir=data_dir)
     return read_local(name, data_directory(data_dir))
 
@@ -145,8 +145,8 @@ def _subsets(
     if parts.test is None:
         train, test = split_stratified(parts.train.labels, n_classes, n_train, n_test, seed, name)
         return (parts.train, train), (parts.train, test)
-    train = choose_balanced(parts.train.labels, n_classes, n_train, seed, 0, "n_train")
-    test = choose_balanced(parts.test.labels, n_classes, n_test, seed, 1, "n_test")
+    train = choose_balanced(parts.train.labels, n_classes, n_train, seed, 0, f"n_train of {name}")
+    test = choose_balanced(parts.test.labels, n_classes, n_test, seed, 1, f"n_test of {name}")
     return (parts.train, train), (parts.test, test)
 
 

@@ -35,7 +35,7 @@ def choose_balanced(labels: Indices, n_classes: int, size: Size, seed: int, part
         return np.arange(len(labels))
     if not n_classes <= size <= len(labels):
         raise InvalidInputError(
-            f"{what}={size} does not fit: it must be at least {n_classes} (one image a class) and at most {len(labels)}"
+            f"{what} is {size}; it must be at least {n_classes} (one image a class) and at most {len(labels)}"
         )
     generator = np.random.default_rng(child_seed(seed, part))
     shares = _shares(np.bincount(labels, minlength=n_classes), size, generator.permutation(n_classes))

@@ -56,7 +56,7 @@ class SimulatedAnnealer(Sampler):
     >>> problem = QuadraticProblem([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], Encoding(bits=3, range=1.0))
     >>> samples = SimulatedAnnealer(num_reads=4).sample(problem, seed=1)
     >>> samples.bits.shape, round(samples.best_energy, 3)
-    ((4, 2, 3), -2.286)
+    ((4, 2, 3), -2.122)
 
     """
 
@@ -100,11 +100,12 @@ class SimulatedAnnealer(Sampler):
         """Anneal one problem, from random states or from `initial_bits` of shape (reads, D, K) or (reads, D·K)."""
         start = None
         if initial_bits is not None:
-            start = problem.as_bits(initial_bits)
-            if start.shape[:-2] != (self.num_reads,):
+            given = np.asarray(initial_bits)
+            if len(given) != self.num_reads:
                 raise InvalidInputError(
-                    f"initial_bits have shape {start.shape}; expected one state for each of {self.num_reads} reads"
+                    f"initial_bits have shape {given.shape}; expected one state for each of {self.num_reads} reads"
                 )
+            start = Samples.of(problem, given).bits
         return self._anneal([problem], [seed], start)[0]
 
     def _anneal(

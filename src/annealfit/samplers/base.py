@@ -26,7 +26,10 @@ class Samples:
     def of(cls, problem: QuadraticProblem, bits: ArrayLike, info: Mapping[str, Any] | None = None) -> Samples:
         """Check the bits of shape (reads, D, K) or (reads, D·K) and compute their energies."""
         try:
-            checked = problem.as_bits(bits)
+            given = np.asarray(bits)
+            if given.ndim == 2:  # flat; said here, because with one parameter the shapes look alike
+                given = given.reshape(len(given), problem.n_parameters, problem.encoding.bits)
+            checked = problem.as_bits(given)
         except (InvalidInputError, TypeError, ValueError) as error:
             raise SamplerError(f"the sampler returned something that is not bits: {error}") from error
         if checked.ndim != 3 or len(checked) == 0:

@@ -29,7 +29,7 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
     schedule and the timing in nanoseconds.
 
     >>> bqm = dimod.BinaryQuadraticModel({"a": 1.0, "b": -1.0}, {"ab": 0.5}, "SPIN")
-    >>> DenseAnnealingSampler().sample(bqm, num_reads=3, seed=1).first.energy
+    >>> float(DenseAnnealingSampler().sample(bqm, num_reads=3, seed=1).first.energy)
     -2.5
     """
 
