@@ -83,7 +83,9 @@ def _from_first_address(
     # What a server did send is more worth knowing than that another one did not answer.
     kind = next((type(error) for error in failures if isinstance(error, FileFormatError)), DownloadError)
     told = "; ".join(str(error) for error in failures)
-    raise kind(f"{told}. Nothing was changed in {directory}; try again later or set {ENVIRONMENT} to local files")
+    raise kind(
+        f"{told}. Nothing incomplete is left in {directory}; try again later or set {ENVIRONMENT} to local files"
+    )
 
 
 @contextmanager
