@@ -10,7 +10,9 @@ import sys
 import time
 
 import dimod
+import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from annealfit.cli import app
@@ -185,12 +187,39 @@ def test_export_writes_every_format(tmp_path, file_format):
 
 def test_datasets_lists_the_names():
     assert "digits" in annealfit("datasets").stdout
-    assert json.loads(annealfit("datasets", "--json").stdout)[0]["name"] == "digits"
+    listed = json.loads(annealfit("datasets", "--json").stdout)
+    assert [row["name"] for row in listed] == ["digits", "mnist", "fashion_mnist", "cifar10", "emnist", "kmnist"]
+    assert listed[0]["available"]
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "export", "datasets"])
+def test_fetching_offline_says_what_is_missing(tmp_path):
+    environment = {**os.environ, "ANNEALFIT_DATA": str(tmp_path)}
+    program = [sys.executable, "-m", "annealfit", "datasets", "fetch"]
+    result = subprocess.run([*program, "mnist", "--offline"], env=environment, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "train-images-idx3-ubyte" in result.stderr
+    assert "Traceback" not in result.stderr
+    nothing = subprocess.run([*program, "digits"], env=environment, capture_output=True, text=True, check=True)
+    assert "nothing to fetch" in nothing.stdout
+
+
+def test_train_on_a_folder_of_ones_own_images(tmp_path):
+    generator = np.random.default_rng(0)
+    for label, brightness in (("dark", 60), ("light", 190)):
+        (tmp_path / "mine" / label).mkdir(parents=True)
+        for index in range(20):
+            pixels = np.clip(generator.normal(brightness, 20, size=(12, 12)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "mine" / label / f"{index}.png")
+    result = annealfit("train", tmp_path / "mine", "--out", tmp_path / "run", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["QUBO 3-bit"]["test"]["accuracy"] > 0.9
+    answer = annealfit("predict", tmp_path / "run", tmp_path / "mine" / "dark" / "0.png", "--json")
+    assert next(iter(json.loads(answer.stdout)[0]["classes"])) == "dark"
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "export", "datasets", "datasets fetch"])
 def test_help_teaches_with_an_example(command):
-    result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "100"})
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "100"})
     assert result.exit_code == 0
     assert f"annealfit {command}" in result.output.split("Example", 1)[1]
 

@@ -16,12 +16,21 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from annealfit import __version__
 from annealfit.classifier import AnnealedClassifier
-from annealfit.datasets import DATASETS, load_dataset
+from annealfit.datasets import DATASETS, is_available, load_dataset
+from annealfit.datasets import fetch as fetch_files
 from annealfit.errors import AnnealfitError, InvalidInputError, MissingDependencyError
 from annealfit.experiments import TrainingRun, run_training, store
 from annealfit.export import FORMATS, write
@@ -38,7 +47,6 @@ app = typer.Typer(
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
-DatasetName = StrEnum("DatasetName", list(DATASETS))  # type: ignore[misc]
 Format = StrEnum("Format", list(FORMATS))  # type: ignore[misc]
 HistoryFormat = StrEnum("HistoryFormat", list(store.HISTORY_FORMATS))  # type: ignore[misc]
 
@@ -52,7 +60,17 @@ class Preset(StrEnum):
 
 
 # An option is described once, here, and means the same in every command.
-DatasetArgument = Annotated[DatasetName, typer.Argument(help="Name of a data set; `annealfit datasets` lists them.")]
+DatasetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET",
+        help=f"One of {', '.join(DATASETS)}; or a folder with a subfolder of images per class; or an npz file.",
+    ),
+]
+SizeOption = Annotated[int, typer.Option(help="Side of the images after resizing.")]
+DownloadOption = Annotated[
+    bool, typer.Option("--download", help="Fetch the data set's files if they are not there yet.")
+]
 PresetOption = Annotated[
     Preset,
     typer.Option(
@@ -112,6 +130,8 @@ def train(
     kernel: KernelOption = 3,
     pool: PoolOption = 2,
     standardize: StandardizeOption = "none",
+    size: SizeOption = 8,
+    download: DownloadOption = False,
     seed: SeedOption = 42,
     out: Annotated[Path | None, typer.Option(help="Run folder. Default: a new one below runs/.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
@@ -129,18 +149,21 @@ def train(
       annealfit train digits
 
       annealfit train digits --preset matched --bits 10 --out runs/matched
+
+      annealfit train mnist --download --filters 8
     """
-    folder = out or Path("runs") / f"{dataset}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     if resume and out is None:
         raise InvalidInputError("--resume needs --out, the folder of the run to continue")
     classifier = _classifier(preset, bits, max_iter, seed)
     features = RandomConvFeatures(
         n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
     )
-    data = load_dataset(dataset, seed=seed)
+    data = load_dataset(dataset, seed=seed, size=size, download=download)
     config = {
         "annealfit": __version__,
-        "dataset": str(dataset),
+        "dataset": dataset,
+        "image_size": size,
         "preset": str(preset),
         "seed": seed,
         "features": features.get_params(),
@@ -227,6 +250,8 @@ def export(
     kernel: KernelOption = 3,
     pool: PoolOption = 2,
     standardize: StandardizeOption = "none",
+    size: SizeOption = 8,
+    download: DownloadOption = False,
     seed: SeedOption = 42,
 ) -> None:
     """Write the first QUBO of a training to a file, for other people's solvers.
@@ -237,7 +262,7 @@ def export(
 
       annealfit export digits --format coo --bits 5 --class 7 -o seven.coo
     """
-    data = load_dataset(dataset, seed=seed)
+    data = load_dataset(dataset, seed=seed, size=size, download=download)
     features = RandomConvFeatures(
         n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
     )
@@ -254,32 +279,81 @@ def export(
     )
 
 
-@app.command()
-def datasets(as_json: JsonOption = False) -> None:
-    """List the data sets that can be trained on.
+datasets_app = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
+app.add_typer(datasets_app, name="datasets")
+
+
+@datasets_app.callback()
+def datasets(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the data sets that can be trained on, and fetch them.
+
+    Files are kept in the folder that the environment variable ANNEALFIT_DATA names, or else in the user's cache.
+
+    [bold]Examples[/]
+
+      annealfit datasets
+
+      annealfit datasets fetch mnist
+    """
+    if context.invoked_subcommand is not None:
+        return
+    rows = [
+        {
+            "name": name,
+            "available": is_available(name),
+            "n_train": source.n_train,
+            "n_test": source.n_test,
+            "classes": len(source.class_names),
+            "description": source.description,
+        }
+        for name, source in DATASETS.items()
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("name", "here", "train / test", "description"):
+        table.add_column(heading)
+    for row in rows:
+        here = "yes" if row["available"] else "no"
+        table.add_row(str(row["name"]), here, f"{row['n_train']} / {row['n_test']}", str(row["description"]))
+    console.print(table)
+
+
+@datasets_app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
+    offline: Annotated[bool, typer.Option("--offline", help="Do not use the network; say what is missing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again, and replace files that are there.")] = False,
+) -> None:
+    """Download the files of a data set and check their digests.
 
     [bold]Example[/]
 
-      annealfit datasets
+      annealfit datasets fetch mnist
     """
-    if as_json:
-        rows = [
-            {
-                "name": name,
-                "description": source.description,
-                "n_train": source.n_train,
-                "n_test": source.n_test,
-            }
-            for name, source in DATASETS.items()
-        ]
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-        return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("name", "train / test", "classes", "description"):
-        table.add_column(heading)
-    for name, source in DATASETS.items():
-        table.add_row(name, f"{source.n_train} / {source.n_test}", str(len(source.class_names)), source.description)
-    console.print(table)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=errors,
+        disable=not errors.is_terminal,
+        transient=True,
+    )
+    tasks: dict[str, TaskID] = {}
+
+    def on_chunk(file: str, done: int, total: int | None) -> None:
+        if file not in tasks:
+            tasks[file] = progress.add_task(file, total=total)
+        progress.update(tasks[file], completed=done, total=total)
+
+    with progress:
+        paths = fetch_files(name, offline=offline, force=force, progress=on_chunk)
+    for path in paths:
+        console.print(_plain(str(path)), soft_wrap=True)
+    if not paths:
+        console.print(f"{name} comes with annealfit; there is nothing to fetch")
 
 
 def _classifier(preset: Preset, bits: int | None, max_iter: int | None, seed: int) -> AnnealedClassifier:
