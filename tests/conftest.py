@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy is loaded: one of scikit-learn's checks asks for it
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
