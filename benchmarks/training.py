@@ -1,8 +1,6 @@
 """Whole trainings: against the paper's clock, scikit-learn's solver, and the paper's SGD."""
 
-import csv
 import warnings
-from pathlib import Path
 
 from benchmarks.timing import least_seconds, print_table
 
@@ -10,16 +8,14 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit.experiments.paper import paper_table
 from annealfit.baselines import SGD_RATE, solve_logistic, train_sgd
 from annealfit.surrogate import TrainingSet, evaluate
 from annealfit.training.state import uniform_weights
 
-PAPER = Path(__file__).parent.parent / "tests" / "paper" / "execution_seconds.csv"
-
 
 def papers_clock(X: np.ndarray, y: np.ndarray) -> None:
-    with PAPER.open() as file:
-        rows_of_mnist = [row for row in csv.DictReader(file) if row["dataset"] == "mnist"]
+    rows_of_mnist = [row for row in paper_table("execution_seconds") if row["dataset"] == "mnist"]
     rows = []
     for row in rows_of_mnist:
         bits, theirs = int(row["bits"]), float(row["mean_seconds"])

@@ -1,19 +1,18 @@
 """The paper's digits results beside ours, averaged over seeds 42–46 as the issue of reproduction asks."""
 
-import csv
 import functools
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.baselines import train_sgd
+from annealfit.experiments.paper import paper_table
 from annealfit.surrogate import TrainingSet, evaluate
 from annealfit.training.state import uniform_weights
 
 SEEDS = range(42, 47)
-PAPER = {row["method"]: row for row in csv.DictReader((Path(__file__).parent / "paper" / "digits.csv").open())}
+PAPER = {row["method"]: row for row in paper_table("digits")}
 
 
 @functools.cache

@@ -1,6 +1,3 @@
-import csv
-from pathlib import Path
-
 import numpy as np
 import pytest
 from conftest import problems, random_problem
@@ -8,6 +5,7 @@ from hypothesis import given
 
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError
+from annealfit.experiments.paper import paper_table
 from annealfit.problem import QuadraticProblem
 
 
@@ -28,8 +26,7 @@ def test_flat_and_folded_bits_are_the_same():
 
 def test_table_of_qubo_sizes():
     """The paper's table, from problems of its size (d = 18)."""
-    path = Path(__file__).parent / "paper" / "qubo_size.csv"
-    rows = list(csv.DictReader(path.open()))
+    rows = paper_table("qubo_size")
     assert len(rows) == 4
     for row in rows:
         problem = random_problem(0, 19, int(row["bits"]))

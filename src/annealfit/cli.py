@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +33,10 @@ from annealfit.classifier import AnnealedClassifier
 from annealfit.datasets import DATASETS, is_available, load_dataset
 from annealfit.datasets import fetch as fetch_files
 from annealfit.errors import AnnealfitError, InvalidInputError, MissingDependencyError
-from annealfit.experiments import TrainingRun, run_training, store
+from annealfit.experiments import TrainingRun, paper, run_training, store
+from annealfit.experiments.backends import on_dask, on_this_machine
+from annealfit.experiments.records import Store
+from annealfit.experiments.runner import run_all
 from annealfit.export import FORMATS, write
 from annealfit.features import RandomConvFeatures
 from annealfit.image_classifier import ImageClassifier
@@ -277,6 +281,96 @@ def export(
         f"{problem.n_couplings:,} couplings, {out.stat().st_size:,} bytes",
         soft_wrap=True,
     )
+
+
+@app.command()
+def reproduce(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE]...", help=f"Any of {', '.join(paper.TABLES)}; all of them by default."),
+    ] = None,
+    preset: PresetOption = Preset.matched,
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs/paper"),
+    seeds: Annotated[str, typer.Option(help="Seeds, as 42-46 or 42,44.")] = "42-46",
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per processor.")] = -1,
+    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Dask cluster instead.")] = None,
+    download: DownloadOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the paper's experiments and set every number beside ours.
+
+    Every finished run is stored at once: interrupt it at any moment, start it again, and it goes on. Tables that
+    share runs share them.
+
+    [bold]Examples[/]
+
+      annealfit reproduce digits --preset annealfit --seeds 42
+
+      annealfit reproduce --preset matched
+
+      annealfit reproduce benchmark --dask tcp://127.0.0.1:8786
+    """
+    specs = paper.runs_of(tables or paper.TABLES, preset, _parse_seeds(seeds))
+    for note in _check_data(sorted({spec.dataset for spec in specs}), download):
+        errors.print(_plain(note), soft_wrap=True)
+    records_store = Store(out)
+    backend = on_this_machine(jobs) if dask is None else on_dask(dask)
+    started = time.perf_counter()
+    progress = Progress(
+        TextColumn("Runs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+        console=errors,
+        disable=not errors.is_terminal,
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task("", total=len(specs), completed=sum(map(records_store.is_done, specs)))
+        outcome = run_all(
+            specs, records_store, backend, lambda record: progress.update(task, advance=1, description=record.spec.id)
+        )
+    seconds = time.perf_counter() - started
+    records = records_store.of(specs)
+    failed = {record.spec.id: record.error for record in records if record.error}
+    if as_json:
+        rows = [{"run": r.spec.to_json(), "train": r.train, "test": r.test, "error": r.error} for r in records]
+        typer.echo(json.dumps({"seconds": seconds, "runs": rows}, indent=2))
+    else:
+        console.print(
+            f"{len(specs)} runs: {outcome.already} were there, {outcome.done} done now in {seconds:.1f} s, "
+            f"{outcome.failed} failed. Records: {out}",
+            soft_wrap=True,
+        )
+    for name, error in failed.items():
+        errors.print(_plain(f"failed: {name}: {error}"), soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _parse_seeds(text: str) -> list[int]:
+    try:
+        seeds: list[int] = []
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            seeds += range(int(first), int(last or first) + 1)
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise InvalidInputError(f"--seeds is {text!r}; write whole numbers as 42, 42-46 or 42,44")
+    return seeds
+
+
+def _check_data(names: list[str], download: bool) -> list[str]:
+    """Load each data set once: what is missing is said before hours of work, and warnings once instead of per run."""
+    notes = []
+    for name in names:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            load_dataset(name, download=download)
+        notes += [f"note: {warning.message}" for warning in caught]
+    return notes
 
 
 datasets_app = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")

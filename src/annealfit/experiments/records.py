@@ -1,0 +1,104 @@
+"""What a run leaves: a record, stored as one file that is whole or absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.errors import FileFormatError
+from annealfit.experiments.spec import RunSpec
+from annealfit.persistence import read_tensors, write_tensors
+
+_KIND = "run record"
+_FOLDER = "records"
+_HISTORY = "history."
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """The result of one run, or the error that ended it. Arrays of a failed run are empty."""
+
+    spec: RunSpec
+    error: str | None = None
+    class_names: tuple[str, ...] = ()
+    loss: float = float("nan")  # regularised, on the training data
+    cross_entropy: float = float("nan")
+    seconds: float = float("nan")
+    train: dict[str, float] = field(default_factory=dict)  # the six metrics of annealfit.metrics
+    test: dict[str, float] = field(default_factory=dict)
+    confusion: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # test; true class in rows
+    history: dict[str, NDArray[Any]] = field(default_factory=dict)  # a column each; empty where nothing iterates
+    sample_images: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0, 0)))  # one test image a class
+    sample_labels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    sample_probabilities: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))  # (samples, C)
+    environment: dict[str, str] = field(default_factory=dict)  # versions and machine, for the reader
+
+    @property
+    def recall(self) -> NDArray[np.float64]:
+        """Per-class recall on the test images."""
+        totals = self.confusion.sum(axis=1)
+        return self.confusion.diagonal() / np.maximum(totals, 1)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of records, keyed by their specs' ids. Writing a record twice is harmless."""
+
+    folder: Path
+
+    def path(self, spec: RunSpec) -> Path:
+        """Where the record of a run is."""
+        return self.folder / _FOLDER / f"{spec.id}.safetensors"
+
+    def save(self, record: Record) -> None:
+        """Write the record in one step."""
+        tensors: dict[str, NDArray[Any]] = {_HISTORY + name: column for name, column in record.history.items()}
+        tensors |= {name: getattr(record, name) for name in _ARRAYS}
+        manifest = {
+            "spec": record.spec.to_json(),
+            "columns": list(record.history),
+            **{name: getattr(record, name) for name in _VALUES},
+        }
+        write_tensors(self.path(record.spec), _KIND, tensors, manifest)
+
+    def load(self, spec: RunSpec) -> Record | None:
+        """The record of a run, or None if there is none."""
+        path = self.path(spec)
+        return self._read(path) if path.exists() else None
+
+    def is_done(self, spec: RunSpec) -> bool:
+        """Whether a run has a whole record without an error; a damaged record is as good as none."""
+        try:
+            record = self.load(spec)
+        except FileFormatError:
+            return False
+        return record is not None and record.error is None
+
+    def records(self) -> list[Record]:
+        """All whole records, in the order of their ids."""
+        return [self._read(path) for path in sorted((self.folder / _FOLDER).glob("*.safetensors"))]
+
+    def of(self, specs: Iterable[RunSpec]) -> list[Record]:
+        """The records of these runs that exist, in the order of the specs."""
+        return [record for spec in specs if (record := self.load(spec)) is not None]
+
+    def _read(self, path: Path) -> Record:
+        tensors, manifest = read_tensors(path, _KIND)
+        try:
+            fields: dict[str, Any] = {name: manifest[name] for name in _VALUES}
+            fields |= {name: tensors[name] for name in _ARRAYS}
+            fields["spec"] = RunSpec.from_json(manifest["spec"])
+            fields["history"] = {name: tensors[_HISTORY + name] for name in manifest["columns"]}
+            fields["class_names"] = tuple(manifest["class_names"])
+            return Record(**fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{path} is not a run record: {error}") from error
+
+
+_ARRAYS = ("confusion", "sample_images", "sample_labels", "sample_probabilities")
+_VALUES = ("error", "class_names", "loss", "cross_entropy", "seconds", "train", "test", "environment")

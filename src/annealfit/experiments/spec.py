@@ -1,0 +1,80 @@
+"""A run as a value: everything that decides its result, and an id made from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from annealfit.classifier import AnnealedClassifier
+from annealfit.errors import InvalidInputError, choose
+from annealfit.samplers import SimulatedAnnealer
+
+PRESETS = ("literal", "matched", "annealfit")
+CLASSICAL = "classical"  # the paper's SGD
+OPTIMUM = "optimum"  # logistic regression at the same λ
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One method on one data set with one seed.
+
+    `method` is "classical", "optimum" or "qubo"; the fields after `seed` matter to "qubo" only, where None takes
+    the preset's own value.
+
+    >>> spec = RunSpec("digits", "qubo", seed=42, preset="matched", bits=20)
+    >>> spec.label, spec == RunSpec.from_json(spec.to_json())
+    ('qubo_20', True)
+    """
+
+    dataset: str
+    method: str
+    seed: int
+    preset: str | None = None
+    bits: int | None = None
+    num_sweeps: int | None = None
+    max_iter: int | None = None
+    update_range: float | None = None
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        choose("method", self.method, (CLASSICAL, OPTIMUM, "qubo"))
+        if self.method == "qubo":
+            choose("preset", self.preset, PRESETS)
+            if self.bits is None:
+                raise InvalidInputError("a QUBO run needs its number of bits")
+
+    @property
+    def label(self) -> str:
+        """The method's name as in the paper's tables: classical, qubo_5 … qubo_20."""
+        return f"qubo_{self.bits}" if self.method == "qubo" else self.method
+
+    @property
+    def id(self) -> str:
+        """Readable at the front, unique by a digest of all fields at the end."""
+        digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
+        preset = f"-{self.preset}" if self.preset else ""
+        return f"{self.dataset}-{self.label}{preset}-seed{self.seed}-{digest}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that are set; a field added later with the default None does not change old ids."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**fields)
+
+    def classifier(self) -> AnnealedClassifier:
+        """The classifier of a QUBO run."""
+        assert self.bits is not None
+        if self.preset == "annealfit":
+            classifier = AnnealedClassifier(bits=self.bits, sampler=SimulatedAnnealer(self.num_sweeps or 100))
+        else:
+            classifier = AnnealedClassifier.from_paper(
+                self.bits, preset=str(self.preset), num_sweeps=self.num_sweeps or 100
+            )
+        changes = {"max_iter": self.max_iter, "update_range": self.update_range, "step": self.step}
+        classifier.set_params(**{name: value for name, value in changes.items() if value is not None})
+        return classifier.set_params(random_state=self.seed)
