@@ -11,7 +11,7 @@ from dwave.samplers import SimulatedAnnealingSampler, SteepestDescentSampler, Ta
 
 from annealfit.bounds import lower_bounds
 from annealfit.problem import QuadraticProblem
-from annealfit.samplers import DimodSampler, Sampler, Samples, SimulatedAnnealer
+from annealfit.samplers import DimodSampler, RoundedSampler, Sampler, Samples, SimulatedAnnealer
 
 
 class OpenJij(Sampler):
@@ -42,6 +42,7 @@ def samplers(cold: float) -> dict[str, Sampler]:
     """Each with its usual settings; the annealers with 100 sweeps down to the same temperature."""
     found: dict[str, Sampler] = {
         "SimulatedAnnealer": SimulatedAnnealer(num_threads=1),
+        "rounded (no annealing)": RoundedSampler(),
         "dwave simulated annealing": DimodSampler(
             SimulatedAnnealingSampler(), normalize=False, num_sweeps=100, beta_range=(cold / 1e4, cold)
         ),
