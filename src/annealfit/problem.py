@@ -163,6 +163,16 @@ class QuadraticProblem:
         return export.to_bqm(self)
 
 
+def energies_of_updates(problems: Sequence[QuadraticProblem], updates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The energy of each problem's own update, a row of `updates` (P, D)."""
+    energies = np.empty(len(problems))
+    for positions in group_by_curvature(problems):
+        own = updates[positions]
+        gradients = np.array([problems[position].gradient for position in positions])
+        energies[positions] = np.vecdot(own @ problems[positions[0]].curvature + 2 * gradients, own)
+    return energies
+
+
 def group_by_curvature(problems: Sequence[QuadraticProblem]) -> list[list[int]]:
     """Positions of the problems that share a curvature array and a number of bits, group by group.
 

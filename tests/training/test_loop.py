@@ -147,6 +147,23 @@ def test_a_sampler_that_fails_or_talks_nonsense(blobs, answer, message):
         AnnealedClassifier(bits=1, sampler=Scripted(answer)).fit(*blobs)
 
 
+def test_a_sampler_that_lies_about_its_energies_gains_nothing(blobs):
+    def liar(problems, call):
+        return [Samples(np.ones((1, 5, 1), np.uint8), np.array([-1e9])) for _ in problems]
+
+    clf = AnnealedClassifier(bits=1, max_iter=5, acceptance="descent", sampler=Scripted(liar), random_state=0)
+    clf.fit(*blobs)
+    assert all(row["energy"] > -1e6 and row["loss_change"] <= 1e-12 for row in clf.history_)
+
+
+def test_a_sampler_whose_answer_has_another_shape_is_refused(blobs):
+    def misfit(problems, call):
+        return [Samples(np.ones((1, 4, 1), np.uint8), np.array([0.0])) for _ in problems]
+
+    with pytest.raises(SamplerError, match=r"expected \(reads, 5, 1\)"):
+        AnnealedClassifier(bits=1, sampler=Scripted(misfit)).fit(*blobs)
+
+
 def test_a_sampler_that_fails_midway_loses_nothing(blobs, tmp_path):
     path = tmp_path / "training.safetensors"
 

@@ -83,6 +83,7 @@ def test_reasons_to_stop(blobs):
     )
     assert stuck.stop_reason_ == "plateau"
     assert stuck.n_iter_ < 50
+    assert stuck.n_iter_ % 7 == 0
 
 
 @pytest.mark.parametrize("options", [{"tol": -1}, {"patience": 0}, {"time_limit": 0}, {"max_couplings": -1}])

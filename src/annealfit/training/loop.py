@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from annealfit.bounds import lower_bounds
 from annealfit.encoding import Encoding, decode_each
 from annealfit.errors import InvalidInputError, SamplerError
-from annealfit.problem import QuadraticProblem
+from annealfit.problem import QuadraticProblem, energies_of_updates
 from annealfit.randomness import child_seeds, descend
 from annealfit.samplers.base import Sampler, Samples
 from annealfit.surrogate import Evaluation, TrainingSet, evaluate, gradient, newton_multiple
@@ -181,10 +181,10 @@ class _Step:
         problems = self.problems(state, evaluation, gradients)
         answers = self._sample(problems, state.iteration)
         bounds = lower_bounds(problems)
-        energies = np.array([answer.best_energy for answer in answers])
         updates = decode_each(
             [problem.encoding for problem in problems], np.stack([answer.best_bits for answer in answers])
         )
+        energies = energies_of_updates(problems, updates)  # ours, not the sampler's: the guarantee rests on them
 
         tried: dict[tuple[bytes, float], tuple[NDArray[np.float64], Evaluation]] = {}
 
@@ -249,4 +249,11 @@ class _Step:
                 f"iteration {iteration + 1}: {type(self.sampler).__name__} answered {len(answers)} "
                 f"of {len(problems)} problems"
             )
+        for problem, answer in zip(problems, answers, strict=True):
+            expected = (problem.n_parameters, problem.encoding.bits)
+            if answer.bits.shape[1:] != expected or len(answer.bits) == 0:
+                raise SamplerError(
+                    f"iteration {iteration + 1}: {type(self.sampler).__name__} answered with bits of shape "
+                    f"{answer.bits.shape}; expected (reads, {expected[0]}, {expected[1]}) with at least one read"
+                )
         return answers

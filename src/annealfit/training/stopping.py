@@ -52,7 +52,8 @@ class Stopping:
         last = history[-1]
         if self.time_limit is not None and last["seconds"] >= self.time_limit:
             return "time_limit"
-        if self.patience is not None and len(history) > self.patience:
+        # Looked at once in `patience` iterations: at every one, a long training would mostly look back.
+        if self.patience is not None and len(history) > self.patience and len(history) % self.patience == 0:
             before = min(row["loss"] for row in history[: -self.patience])
             since = min(row["loss"] for row in history[-self.patience :])
             if since > before * (1 - PLATEAU):
