@@ -217,7 +217,7 @@ def test_train_on_a_folder_of_ones_own_images(tmp_path):
     assert next(iter(json.loads(answer.stdout)[0]["classes"])) == "dark"
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "export", "datasets", "datasets fetch"])
+@pytest.mark.parametrize("command", ["train", "predict", "export", "datasets", "datasets fetch", "reproduce", "report"])
 def test_help_teaches_with_an_example(command):
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "100"})
     assert result.exit_code == 0
@@ -234,6 +234,8 @@ def test_help_teaches_with_an_example(command):
         (["train", "imagenet"], "digits"),
         (["export", "digits", "--class", "10", "-o", "x"], "0 to 9"),
         (["predict", "nowhere", "x.png"], "nowhere"),
+        (["reproduce", "table3"], "'benchmark', 'digits'"),
+        (["reproduce", "digits", "--seeds", "many"], "42-46"),
     ],
 )
 def test_errors_are_one_clear_line(tmp_path, arguments, message):
@@ -242,6 +244,17 @@ def test_errors_are_one_clear_line(tmp_path, arguments, message):
     assert message in re.sub(r"\s+", " ", result.stderr.replace("│", " "))
     assert "Traceback" not in result.stderr
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_reproduce_sets_the_papers_numbers_beside_ours_and_goes_on(tmp_path):
+    arguments = ["reproduce", "digits", "sizes", "--preset", "annealfit", "--seeds", "42", "--out", tmp_path / "r"]
+    first = annealfit(*arguments)
+    assert first.returncode == 0, first.stderr
+    assert "5 runs: 0 were there, 5 done now" in first.stdout
+    assert "72,010 (72,010)" in first.stdout
+    again = annealfit(*arguments)
+    assert "5 runs: 5 were there, 0 done now" in again.stdout
+    assert not CONTROL.search(again.stdout)
 
 
 def test_version():

@@ -40,6 +40,7 @@ from annealfit.experiments.runner import run_all
 from annealfit.export import FORMATS, write
 from annealfit.features import RandomConvFeatures
 from annealfit.image_classifier import ImageClassifier
+from annealfit.report import tables as report_tables
 from annealfit.training import Iteration
 
 app = typer.Typer(
@@ -338,6 +339,9 @@ def reproduce(
         rows = [{"run": r.spec.to_json(), "train": r.train, "test": r.test, "error": r.error} for r in records]
         typer.echo(json.dumps({"seconds": seconds, "runs": rows}, indent=2))
     else:
+        for table in report_tables.all_tables(records):
+            if table.name in {shown for asked in tables or paper.TABLES for shown in _SHOWN_WITH[asked]}:
+                console.print(_paper_table(table))
         console.print(
             f"{len(specs)} runs: {outcome.already} were there, {outcome.done} done now in {seconds:.1f} s, "
             f"{outcome.failed} failed. Records: {out}",
@@ -347,6 +351,55 @@ def reproduce(
         errors.print(_plain(f"failed: {name}: {error}"), soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+# What the program prints for each TABLE of `reproduce`; the report has them all.
+_SHOWN_WITH = {
+    "digits": ("digits", "range_study", "step_study"),
+    "sizes": ("sizes",),
+    "predictions": ("predictions",),
+    "benchmark": ("benchmark", "wins", "raising"),
+    "recall": ("recall",),
+    "times": ("times",),
+    "hardware": ("hardware",),
+}
+
+
+def _paper_table(table: report_tables.Table) -> Table:
+    """A table of the report for the terminal: means only, the paper's in brackets."""
+
+    def mean(text: str) -> str:
+        return text.partition(" ± ")[0]  # the spread over seeds is in the report
+
+    compared = any(column.compared for column in table.columns)
+    title = f"{table.title} (in brackets: the paper's)" if compared else table.title
+    shown = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in table.columns:
+        shown.add_column(_plain(column.title), justify="right" if column.numeric else "left")
+    for row in table.rows:
+        cells = (f"{mean(cell.text)} ({mean(cell.paper_text)})" if cell.paper_text else mean(cell.text) for cell in row)
+        shown.add_row(*map(_plain, cells))
+    return shown
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder of records that reproduce wrote.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path("report.html"),
+    assets: Annotated[
+        Path | None, typer.Option(help="Also write every table as CSV and LaTeX and the figures as SVG and PNG here.")
+    ] = None,
+) -> None:
+    """Make one self-contained page of all records: the paper's numbers beside ours, curves, pictures.
+
+    [bold]Example[/]
+
+      annealfit report runs/paper -o report.html
+    """
+    from annealfit.report import html
+
+    for path in html.write_report(folder, out, assets_dir=assets):
+        console.print(_plain(str(path)), soft_wrap=True)
 
 
 def _parse_seeds(text: str) -> list[int]:
