@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from conftest import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -6,6 +7,7 @@ from scipy.optimize import minimize
 
 from annealfit.bounds import box_minimum, lower_bounds
 from annealfit.encoding import Encoding
+from annealfit.errors import InvalidInputError
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers import ExactSolver
 
@@ -40,8 +42,8 @@ def test_the_bound_is_tight_on_the_box(problem):
         options={"ftol": 1e-15, "gtol": 1e-12},
     )
     scale = abs(found.fun)
-    # 1e-3: coordinate descent stops after 100 sweeps, however ill-conditioned the problem
-    assert problem.lower_bound() >= found.fun - 1e-3 * scale
+    # 1e-2: the bound's coordinate descent stops after 30 sweeps, however ill-conditioned the problem
+    assert problem.lower_bound() >= found.fun - 1e-2 * scale
     assert problem.energy_of_update(box_minimum(problem)) <= found.fun + 1e-3 * scale
 
 
@@ -53,3 +55,22 @@ def test_flat_directions_are_bounded_too():
 def test_one_bound_a_problem():
     many = [QuadraticProblem([[1.0]], [g], Encoding(1, 1.0)) for g in (-0.5, 0.0, 2.0)]
     np.testing.assert_allclose(lower_bounds(many), [-0.25, 0.0, -3.0], atol=1e-9)
+
+
+@pytest.mark.parametrize("curvature", [[[-1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]])
+def test_a_problem_that_is_not_convex_has_no_bound(curvature):
+    with pytest.raises(InvalidInputError, match="negative eigenvalue"):
+        QuadraticProblem(curvature, [0.0, 0.0], Encoding(2, 1.0)).lower_bound()
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_singular_and_badly_scaled_curvatures_are_bounded_too(seed):
+    generator = np.random.default_rng(seed)
+    size = int(generator.integers(2, 6))
+    rank = int(generator.integers(0, size))
+    factors = generator.normal(size=(size, rank)) * 10.0 ** generator.uniform(-4, 4, size=(size, 1))
+    gradient = generator.normal(size=size) * generator.integers(0, 2, size=size) * 10.0 ** generator.uniform(-4, 4)
+    problem = QuadraticProblem(factors @ factors.T, gradient, Encoding(2, 10.0 ** generator.uniform(-3, 3)))
+    exact = ExactSolver().sample(problem).best_energy
+    assert problem.lower_bound() <= exact + 1e-12 * abs(exact)

@@ -136,8 +136,10 @@ def test_interrupted_with_control_c_and_resumed(tmp_path):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 0, stderr
+    assert process.returncode == 130, stderr
     assert "Interrupted after" in stdout
+    assert "UserWarning" not in stderr
+    assert "--resume" in stdout
     assert (tmp_path / "a" / "model.safetensors").exists()
     short = [*common[:-1], 120]
     first = annealfit("train", "digits", *short, "--out", tmp_path / "b")
@@ -232,6 +234,7 @@ def test_help_teaches_with_an_example(command):
         (["train", "digits", "--standardize", "maybe"], "'features', 'none', 'pixels'"),
         (["train", "digits", "--resume"], "--resume needs --out"),
         (["train", "imagenet"], "digits"),
+        (["train", "digits", "--resume", "--out", "typo"], "no run to continue in typo"),
         (["export", "digits", "--class", "10", "-o", "x"], "0 to 9"),
         (["predict", "nowhere", "x.png"], "nowhere"),
         (["reproduce", "table3"], "'benchmark', 'digits'"),

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.errors import InvalidInputError
 from annealfit.problem import QuadraticProblem, group_by_curvature
 
 # A bound is made at every iteration of a training: tight enough to tell annealers apart, and quick.
@@ -49,6 +50,11 @@ def _relax(
     problems: Sequence[QuadraticProblem], max_sweeps: int = MAX_SWEEPS, relative_gap: float = RELATIVE_GAP
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Minima (D, P) and bounds (P,) of problems with a common curvature."""
+    if not problems[0].is_convex:
+        raise InvalidInputError(
+            "the curvature has a negative eigenvalue, and the bound holds for convex problems only; "
+            "add a multiple of the identity to the curvature"
+        )
     from annealfit import _box  # numba takes a moment to import: only when it is needed
 
     gradients = np.array([problem.gradient for problem in problems]).T.copy()

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -204,7 +205,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on features of shape (N, d) and N labels of any type; at least two classes."""
-        data = self._training_set(X, y)
+        classes, data = self._training_set(X, y)
         plan = self._plan(data)
         state, history, checkpoint = self._start(data, plan)
         result = train(
@@ -217,12 +218,22 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             checkpoint=checkpoint,
         )
         weights = result.state.weights
+        self.classes_ = classes  # together with the rest: a fit that fails leaves nothing half fitted
         self.coef_ = np.ascontiguousarray(weights[:-1].T)
         self.intercept_ = weights[-1].copy()
-        self.optimality_gap_ = evaluate(data, weights).loss - loss_lower_bound(data, weights)
+        loss = evaluate(data, weights).loss
+        self.optimality_gap_ = max(loss - loss_lower_bound(data, weights), 0.0)
         self.n_iter_ = result.state.iteration
         self.history_: list[Row] = result.history
         self.stop_reason_ = result.stop_reason
+        if result.stop_reason == "max_iter" and 0 < self.tol * loss < self.optimality_gap_ < np.inf:
+            warnings.warn(
+                f"after {self.n_iter_} iterations the loss {loss:.6g} is only certified to be within "
+                f"{self.optimality_gap_:.2g} of the optimum (tol asks for {self.tol * loss:.2g}); standardise the "
+                "features (StandardScaler), raise max_iter, or raise tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         if result.stop_reason == "interrupted":
             warnings.warn(
                 f"training was interrupted after {self.n_iter_} of {self.max_iter} iterations; "
@@ -240,7 +251,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         10
         """
         blank = clone(self).set_params(checkpoint=None, resume=False)
-        data = blank._training_set(X, y)
+        _, data = blank._training_set(X, y)
         plan = blank._plan(data)
         state, _, _ = blank._start(data, plan)
         return problems_at(data, plan, state)
@@ -271,7 +282,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
 
     def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The fitted classifier as tensors and a JSON manifest, to be stored in a file of any kind."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _RUN_PARAMETERS}
         stored = {name: value for name, value in parameters.items() if _is_plain(value)}
         manifest = {
@@ -314,16 +325,14 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             )
         return classifier
 
-    def _training_set(self, X: ArrayLike, y: ArrayLike) -> TrainingSet:
+    def _training_set(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], TrainingSet]:
         features, targets = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(targets)
-        self.classes_, labels = np.unique(targets, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InvalidInputError(
-                f"the labels hold one class only, {self.classes_[0]!r}; a classifier needs at least two"
-            )
+        classes, labels = np.unique(targets, return_inverse=True)
+        if len(classes) < 2:
+            raise InvalidInputError(f"the labels hold one class only, {classes[0]}; a classifier needs at least two")
         check_number("regularization", self.regularization, Real, minimum=0)
-        return TrainingSet.build(features, labels, len(self.classes_), self.regularization)
+        return classes, TrainingSet.build(features, labels, len(classes), self.regularization)
 
     def _plan(self, data: TrainingSet) -> Plan:
         Encoding(self.bits, self.update_range)
@@ -335,6 +344,10 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             check_number("patience", self.patience, Integral, minimum=1)
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, Real, above=0)
+        if self.callbacks is not None and (
+            not isinstance(self.callbacks, Sequence) or not all(map(callable, self.callbacks))
+        ):
+            raise InvalidInputError(f"callbacks is {self.callbacks!r}; pass a list of functions of one argument")
         if not isinstance(self.sampler, Sampler | None):
             raise InvalidInputError(
                 f"sampler is {self.sampler!r}; pass an annealfit sampler, or wrap a dimod sampler: DimodSampler(it)"
@@ -350,8 +363,16 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
             bits=int(self.bits),
             update_range=float(self.update_range),
             step=float(self.step),
-            seed=seed_of(self.random_state),
+            seed=self._seed(),
         )
+
+    def _seed(self) -> int:
+        """The seed of the training; one that was drawn afresh is found again in the checkpoint to resume."""
+        if self.resume and not isinstance(self.random_state, Integral) and self.checkpoint is not None:
+            path = Path(self.checkpoint)
+            if path.exists():
+                return int(Checkpoint(path, 1, {}).stored_settings()["random_state"])
+        return seed_of(self.random_state)
 
     def _curvature(self, n_parameters: int, n_classes: int) -> Curvature:
         curvature = CURVATURES[choose("curvature", self.curvature, CURVATURES)]
@@ -398,7 +419,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         return {**settings, "random_state": seed, "training data": digest.hexdigest()}
 
     def _logits(self, X: ArrayLike) -> NDArray[np.float64]:
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")  # not any attribute: a fit that failed has counted the features
         features = validate_data(self, X, dtype=np.float64, reset=False)
         return features @ self.coef_.T + self.intercept_
 
@@ -413,7 +434,9 @@ def _to_json(value: Any) -> Any:
 
 def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
     values = labels.tolist()
-    if labels.dtype == object and not all(isinstance(value, str) for value in values):
+    if labels.dtype.kind not in "biufUO" or (
+        labels.dtype == object and not all(isinstance(value, str) for value in values)
+    ):
         raise InvalidInputError(
             f"labels of types {sorted({type(value).__name__ for value in values})} cannot be stored; "
             "fit with strings or numbers"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 import warnings
@@ -158,8 +159,12 @@ def train(
       annealfit train mnist --download --filters 8
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    if resume and out is None:
-        raise InvalidInputError("--resume needs --out, the folder of the run to continue")
+    if resume and (out is None or not (out / store.CHECKPOINT_FILE).exists()):
+        raise InvalidInputError(
+            "--resume needs --out, the folder of the run to continue"
+            if out is None
+            else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
+        )
     classifier = _classifier(preset, bits, max_iter, seed)
     features = RandomConvFeatures(
         n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
@@ -177,7 +182,8 @@ def train(
     classifier.problems(features.fit_transform(data.X_train), data.y_train)  # bad settings fail before any file is made
     store.open_run_folder(folder, config, resume=resume)
     classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
-    with _training_progress(classifier.max_iter) as on_iteration:
+    with _training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
         run = run_training(data, features, classifier, [on_iteration])
     store.save_run(run, folder, history_format=history)
     notes = _draw(run, folder)
@@ -185,14 +191,18 @@ def train(
         typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
         return
     console.print(_comparison_table(run))
-    if classifier.stop_reason_ == "interrupted":
+    interrupted = classifier.stop_reason_ == "interrupted"
+    if interrupted:
+        again = [*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])]
         notes.append(
-            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations; "
-            f"go on with: annealfit train {dataset} --resume --out {folder} and the same options"
+            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
+            f"annealfit {shlex.join(again)}"
         )
     for note in notes:
         console.print(_plain(note), soft_wrap=True)
     console.print(f"Run folder: {folder}", soft_wrap=True)
+    if interrupted:
+        raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
 
 
 @app.command()
@@ -210,7 +220,7 @@ def predict(
 
     [bold]Example[/]
 
-      annealfit predict runs/demo runs/demo/samples/class-3.png
+      annealfit predict runs/demo runs/demo/samples/class-8.png
     """
     path = model / store.MODEL_FILE if model.is_dir() else model
     with warnings.catch_warnings():

@@ -57,7 +57,8 @@ class QuadraticProblem:
             raise InvalidInputError(
                 f"curvature differs from its transpose by {asymmetry:.3g}; pass (curvature + curvature.T) / 2"
             )
-        object.__setattr__(self, "curvature", curvature)
+        # Exactly symmetric, and a copy: what is worked out about it once must stay true.
+        object.__setattr__(self, "curvature", (curvature + curvature.T) / 2)
         object.__setattr__(self, "gradient", gradient)
 
     def with_gradient(self, gradient: NDArray[np.float64], encoding: Encoding) -> QuadraticProblem:
@@ -80,6 +81,11 @@ class QuadraticProblem:
     def inverse_curvature(self) -> NDArray[np.float64]:
         """`G⁻¹`, slightly damped where G is singular: the Newton step's matrix."""
         return self._once_per_curvature("inverse", _damped_inverse)
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether the curvature is positive semidefinite, up to the rounding of its eigenvalues."""
+        return self._once_per_curvature("convex", _is_positive_semidefinite)
 
     @property
     def row_norms(self) -> NDArray[np.float64]:
@@ -139,7 +145,7 @@ class QuadraticProblem:
         return packed
 
     def lower_bound(self) -> float:
-        """A rigorous lower bound of the energy over all bits (see `annealfit.bounds`)."""
+        """A rigorous lower bound of the energy over all bits, for a convex curvature (see `annealfit.bounds`)."""
         from annealfit import bounds
 
         return bounds.lower_bound(self)
@@ -182,6 +188,11 @@ def group_by_curvature(problems: Sequence[QuadraticProblem]) -> list[list[int]]:
     for position, problem in enumerate(problems):
         groups.setdefault((id(problem.curvature), problem.encoding.bits), []).append(position)
     return list(groups.values())
+
+
+def _is_positive_semidefinite(curvature: NDArray[np.float64]) -> bool:
+    eigenvalues = np.linalg.eigvalsh(curvature)
+    return bool(eigenvalues[0] >= -1e-12 * len(curvature) * np.abs(eigenvalues).max())
 
 
 def _damped_inverse(curvature: NDArray[np.float64]) -> NDArray[np.float64]:

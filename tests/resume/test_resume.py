@@ -119,3 +119,10 @@ def test_a_truncated_checkpoint_is_refused(blobs, tmp_path):
 def test_resume_needs_a_path(blobs):
     with pytest.raises(InvalidInputError, match="needs a checkpoint path"):
         AnnealedClassifier(resume=True).fit(*blobs)
+
+
+def test_a_training_whose_seed_was_drawn_afresh_can_be_resumed(blobs, tmp_path):
+    path = tmp_path / "c.safetensors"
+    AnnealedClassifier(max_iter=5, checkpoint=path, tol=0).fit(*blobs)
+    resumed = AnnealedClassifier(max_iter=9, checkpoint=path, resume=True, tol=0).fit(*blobs)
+    assert [row["iteration"] for row in resumed.history_] == list(range(1, 10))

@@ -217,3 +217,28 @@ def test_first_use_says_why_it_takes_a_moment(tmp_path):
     ]
     assert "Compiling the annealing kernel" in runs[0].stderr
     assert runs[1].stderr == ""  # compiled code is kept on disk
+
+
+def test_threads_where_the_system_does_not_tell_its_processors(monkeypatch):
+    monkeypatch.delattr(lanes.os, "sched_getaffinity", raising=False)
+    with lanes._Workers(1, 8) as alone, lanes._Workers(None, 8) as workers:
+        assert alone._pool is None
+        assert (workers._pool is None) == (lanes.os.cpu_count() == 1)
+
+
+@pytest.mark.parametrize("seed", [None, 1.5, "one"])
+def test_seeds_that_are_not_whole_numbers(seed):
+    with pytest.raises(InvalidInputError, match="whole numbers"):
+        SimulatedAnnealer().sample(random_problem(0, 2, 2), seed=seed)
+
+
+def test_one_seed_for_each_problem():
+    with pytest.raises(InvalidInputError, match="2 problems and 1 seeds"):
+        SimulatedAnnealer().solve(family(2), [1])
+
+
+def test_one_deadline_for_problems_of_several_curvatures():
+    problems = [random_problem(seed, 30, 3) for seed in range(3)]
+    found = SimulatedAnnealer(num_sweeps=10**9, time_limit=0.3).solve(problems, [1, 2, 3])
+    assert found[0].info["num_sweeps"] > 0
+    assert found[2].info["num_sweeps"] == 0  # the first took it all

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,3 +31,10 @@ def test_without_a_penalty_there_is_no_certificate():
 def test_a_class_without_members_is_handled():
     data = TrainingSet.build(np.random.default_rng(0).normal(size=(6, 2)), np.array([0, 1, 0, 1, 0, 1]), 3, 0.1)
     assert loss_lower_bound(data, np.zeros((3, 3))) <= evaluate(data, np.zeros((3, 3))).loss
+
+
+@pytest.mark.parametrize("bias", [1e2, 1e4, 1e8])
+def test_extreme_weights_have_a_bound_too(bias):
+    data = TrainingSet.build(np.arange(20.0)[:, None], np.array([0, 1] * 10), 2, 1e-3)
+    bound = loss_lower_bound(data, np.array([[0.0, 0.0], [0.0, -bias]]))
+    assert bound <= evaluate(data, solve_logistic(data).weights).loss

@@ -51,7 +51,6 @@ def test_descent_never_raises_the_loss(seed):
     clf = AnnealedClassifier(max_iter=4, acceptance="descent", random_state=0, tol=0, **options).fit(X, y)
     for row in clf.history_:
         assert row["loss_change"] <= ROUNDING * row["loss"]
-        # and falls by at least what the surrogate promised: half the negative energies, times the step taken
         assert (row["accepted"] > 0) or row["loss_change"] == 0
 
 

@@ -25,7 +25,7 @@ QUANTITIES = {  # a history's column → its title, and whether its axis is loga
     "loss": ("Regularised loss", True),
     "gap": ("Energy above the certified bound", True),
 }
-_N_POINTS = 90  # of a curve: enough to see every turn on a logarithmic axis, and a page that stays small
+_N_POINTS = 70  # of a curve: enough to see every turn on a logarithmic axis, and a page that stays small
 # Okabe and Ito's palette, which people with any colour vision can tell apart, by bits.
 _COLOURS = {5: "#D55E00", 10: "#E69F00", 15: "#009E73", 20: "#0072B2", 1: "#CC79A7", 2: "#56B4E9", 3: "#7A3E9D"}
 _DASHES = {"literal": "dotted", "matched": "solid", "annealfit": "solid", None: "dashed"}
@@ -238,7 +238,7 @@ def _convergence_figure(dataset: str, members: Sequence[Group]) -> Any:
         for group in members:
             style: dict[str, Any] = {
                 "color": _COLOURS.get(group.spec.bits or 0, "#555555"),
-                "linestyle": _DASHES[group.spec.preset],
+                "linestyle": "dashdot" if group.spec.method == CLASSICAL else _DASHES[group.spec.preset],
                 "linewidth": 1.2,
                 "label": _plain(series_name(group)),
             }

@@ -46,6 +46,7 @@ class Closeness:
     near: int
     total: int
     median_points: float  # of the absolute differences
+    parts: tuple[tuple[str, int, int], ...]  # table, near, total
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,12 @@ def summarise(records: Sequence[Record], tables: Sequence[Table], damaged: Seque
     finished = [record for record in records if record.error is None]
     present = {record.spec for record in records}
     planned = {spec for preset in presets_of(records) for spec in runs_of(TABLES, preset)}
-    compared = [(preset, cell) for preset, _, _, cell in _compared(tables)]
-    names = list(dict.fromkeys(preset for preset, _ in compared))
+    compared = _compared(tables)
     seconds = [float(row["mean_seconds"]) for row in paper_table("execution_seconds")]
     distant = [
-        row[0].text
-        for preset, column, row, cell in _compared(tables)
-        if preset == "–" and column == "test_accuracy_percent" and cell.verdict == "far"
+        "Digits" if entry.table == "digits" else entry.row[0].text
+        for entry in compared
+        if entry.preset == "–" and entry.column == "test_accuracy_percent" and entry.cell.verdict == "far"
     ]
     environments = Counter(", ".join(f"{k} {v}" for k, v in record.environment.items()) for record in records)
     return Summary(
@@ -113,7 +113,7 @@ def summarise(records: Sequence[Record], tables: Sequence[Table], damaged: Seque
         failed=len(records) - len(finished),
         missing=len(planned - present),
         damaged=tuple(damaged),
-        closeness=tuple(_closeness(name, [cell for preset, cell in compared if preset == name]) for name in names),
+        closeness=tuple(_closeness(compared)),
         times=tuple(_times(records)),
         paper_total_seconds=sum(seconds) * len(SEEDS),
         distant_baselines=tuple(dict.fromkeys(distant)),
@@ -125,8 +125,17 @@ def summarise(records: Sequence[Record], tables: Sequence[Table], damaged: Seque
     )
 
 
-def _compared(tables: Sequence[Table]) -> list[tuple[str, str, tuple[Cell, ...], Cell]]:
-    """Every percentage that stands beside the paper's: its preset, column, row and cell.
+@dataclass(frozen=True)
+class _Compared:
+    table: str
+    preset: str
+    column: str
+    row: tuple[Cell, ...]
+    cell: Cell
+
+
+def _compared(tables: Sequence[Table]) -> list[_Compared]:
+    """Every percentage that stands beside the paper's.
 
     Sample predictions are not among them, since the paper's images are not known.
     """
@@ -136,7 +145,7 @@ def _compared(tables: Sequence[Table]) -> list[tuple[str, str, tuple[Cell, ...],
             continue
         place = [column.name for column in table.columns].index("preset")
         found += [
-            (row[place].text, column.name, row, cell)
+            _Compared(table.name, row[place].text, column.name, row, cell)
             for row in table.rows
             for column, cell in zip(table.columns, row, strict=True)
             if column.name.endswith("_percent") and cell.difference is not None
@@ -144,10 +153,17 @@ def _compared(tables: Sequence[Table]) -> list[tuple[str, str, tuple[Cell, ...],
     return found
 
 
-def _closeness(preset: str, cells: Sequence[Cell]) -> Closeness:
-    name = "classical baseline" if preset == "–" else preset
-    differences = [abs(cell.difference) for cell in cells if cell.difference is not None]
-    return Closeness(name, sum(cell.verdict == "near" for cell in cells), len(cells), float(np.median(differences)))
+def _closeness(compared: Sequence[_Compared]) -> list[Closeness]:
+    found = []
+    for preset in dict.fromkeys(entry.preset for entry in compared):
+        entries = [entry for entry in compared if entry.preset == preset]
+        total = Counter(entry.table for entry in entries)
+        near = Counter(entry.table for entry in entries if entry.cell.verdict == "near")
+        points = float(np.median([abs(entry.cell.difference or 0.0) for entry in entries]))
+        parts = tuple((table, near[table], total[table]) for table in total)
+        name = "classical baseline" if preset == "–" else preset
+        found.append(Closeness(name, near.total(), total.total(), points, parts))
+    return found
 
 
 def _times(records: Sequence[Record]) -> list[Times]:

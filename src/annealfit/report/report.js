@@ -138,7 +138,7 @@
     function render() {
       const width = Math.max(280, plot.clientWidth || 640);
       const height = width < 500 ? 300 : 400;
-      const edge = { left: 52, right: 12, top: 10, bottom: 40 };
+      const edge = { left: 52, right: 20, top: 10, bottom: 40 };
       const box = view ?? fullView();
       const x = (value) => edge.left + ((value - box.x0) / (box.x1 - box.x0)) * (width - edge.left - edge.right);
       const y = (value) => height - edge.bottom - ((value - box.y0) / (box.y1 - box.y0)) * (height - edge.top - edge.bottom);
@@ -294,7 +294,7 @@
       content.replaceChildren();
       if (!matrix) return;
       const table = make(content, "table", { class: "confusion" });
-      make(table, "caption", {}, `${matrix.dataset}, ${matrix.name}: how many test images of each class were taken for which`);
+      make(make(table, "caption"), "span", {}, `${matrix.dataset}, ${matrix.name}: how many test images of each class were taken for which`);
       const head = make(make(table, "thead"), "tr");
       make(head, "th", { scope: "col" }, "true \\ predicted");
       for (const name of matrix.classes) make(head, "th", { scope: "col" }, name);
@@ -347,7 +347,7 @@
       content.replaceChildren();
       if (!set) return;
       const table = make(content, "table", { class: "samples" });
-      make(table, "caption", {}, `${set.dataset}, seed ${set.seed}: probability of the true class, and the verdict`);
+      make(make(table, "caption"), "span", {}, `${set.dataset}, seed ${set.seed}: probability of the true class, and the verdict`);
       const head = make(make(table, "thead"), "tr");
       make(head, "th", { scope: "col" }, "Image");
       for (const method of set.methods) make(head, "th", { scope: "col" }, method.name);

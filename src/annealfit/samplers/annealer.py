@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -90,9 +91,12 @@ class SimulatedAnnealer(Sampler):
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
         """Anneal all reads of all problems; those that share a curvature share the work."""
+        if len(seeds) != len(problems):
+            raise InvalidInputError(f"there are {len(problems)} problems and {len(seeds)} seeds; give one seed each")
+        should_stop = stop_function(self.time_limit, self.interrupt_function)  # one deadline for all
         answers: dict[int, Samples] = {}
         for positions in group_by_curvature(problems):
-            found = self._anneal([problems[p] for p in positions], [seeds[p] for p in positions])
+            found = self._anneal([problems[p] for p in positions], [seeds[p] for p in positions], should_stop)
             answers.update(zip(positions, found, strict=True))
         return [answers[position] for position in range(len(problems))]
 
@@ -100,18 +104,22 @@ class SimulatedAnnealer(Sampler):
         """Anneal one problem, from random states or from `initial_bits` of shape (reads, D, K) or (reads, D·K)."""
         start = None
         if initial_bits is not None:
+            shape = (self.num_reads, problem.n_parameters, problem.encoding.bits)
             given = np.asarray(initial_bits)
-            if len(given) != self.num_reads:
+            if given.shape not in (shape, (self.num_reads, problem.n_variables)):
                 raise InvalidInputError(
-                    f"initial_bits have shape {given.shape}; expected one state for each of {self.num_reads} reads"
+                    f"initial_bits have shape {given.shape}; expected {shape}, "
+                    f"one state for each of {self.num_reads} reads"
                 )
-            start = Samples.of(problem, given).bits
-        return self._anneal([problem], [seed], start)[0]
+            start = problem.as_bits(given.reshape(shape))
+        should_stop = stop_function(self.time_limit, self.interrupt_function)
+        return self._anneal([problem], [seed], should_stop, start)[0]
 
     def _anneal(
         self,
         problems: list[QuadraticProblem],
         seeds: Sequence[int],
+        should_stop: Stop | None,
         start: NDArray[np.uint8] | None = None,
     ) -> list[Samples]:
         began = time.perf_counter()
@@ -126,7 +134,7 @@ class SimulatedAnnealer(Sampler):
             steps=_for_each_read(np.exp2(np.arange(bits))[:, None] * finest_steps, reads),
             hot=_for_each_read(hot, reads),
             cold=_for_each_read(cold, reads),
-            seeds=descend(np.array(seeds, dtype=np.uint64)[:, None], np.arange(reads)).ravel(),
+            seeds=descend(_as_words(seeds)[:, None], np.arange(reads)).ravel(),
         )
         prepared = time.perf_counter()
         states, sweeps = anneal_lanes(
@@ -135,7 +143,7 @@ class SimulatedAnnealer(Sampler):
             start=None if start is None else start.transpose(1, 2, 0),
             precision=self.precision,
             num_threads=self.num_threads,
-            should_stop=stop_function(self.time_limit, self.interrupt_function),
+            should_stop=should_stop,
         )
         annealed = time.perf_counter()
         energies = lanes.energies(states).reshape(len(problems), reads)
@@ -164,6 +172,13 @@ class SimulatedAnnealer(Sampler):
             return 1 / scales, 1 / scales
         hot, cold = self.beta_range  # type: ignore[misc]
         return hot / scales, cold / scales
+
+
+def _as_words(seeds: Sequence[int]) -> NDArray[np.uint64]:
+    try:
+        return np.array([operator.index(seed) % 2**64 for seed in seeds], dtype=np.uint64)
+    except TypeError as error:
+        raise InvalidInputError(f"seeds are {list(seeds)!r}; they must be whole numbers") from error
 
 
 def _for_each_read(values: NDArray[np.float64], reads: int) -> NDArray[np.float64]:

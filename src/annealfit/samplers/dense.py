@@ -118,7 +118,7 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
         samples = (spins, order) if bqm.vartype is dimod.SPIN else ((spins + 1) // 2, order)
         sampleset = dimod.SampleSet.from_samples_bqm(samples, bqm)
         sampleset.info.update(
-            beta_range=[hot, cold] if beta_schedule is None else [beta_schedule[0], beta_schedule[-1]],
+            beta_range=[hot, cold] if beta_schedule is None else [*beta_schedule[:1], *beta_schedule[-1:]],
             beta_schedule_type=beta_schedule_type,
             num_sweeps=sweeps,
             timing={
@@ -137,10 +137,12 @@ def automatic_ising_range(fields: NDArray[np.float64], couplings: NDArray[np.flo
     flips half of the time. In a dense model the n local fields of a low state reach down to about
     1/√n of that; at the cold end such a spin is excited once in a hundred visits.
     """
-    local = np.sqrt(fields**2 + (4 * couplings**2).sum(axis=1)) if len(fields) else np.zeros(0)
-    live = local[local > 0]
-    if not len(live):
+    scale = max(np.abs(fields).max(initial=0.0), np.abs(couplings).max(initial=0.0))
+    if scale == 0:
         return 1.0, 1.0
+    # Scaled before they are squared, and the result scaled back: biases may be of any size.
+    local = scale * np.sqrt((fields / scale) ** 2 + (4 * (couplings / scale) ** 2).sum(axis=1))
+    live = local[local > 0]
     hot = np.log(2) / (2 * live.max())
     cold = np.log(100) * np.sqrt(len(fields)) / (2 * live.mean())
     return float(hot), float(max(cold, hot))
@@ -156,6 +158,8 @@ def _dense_ising(bqm: dimod.BinaryQuadraticModel, order: list[Any]) -> tuple[NDA
             "use a sampler for sparse models (dwave-samplers), or a smaller model"
         )
     fields, (rows, columns, biases), _ = bqm.spin.to_numpy_vectors(variable_order=order)
+    if not (np.isfinite(fields).all() and np.isfinite(biases).all()):
+        raise InvalidInputError("the model has a bias that is NaN or infinite")
     couplings = np.zeros((size, size))
     np.add.at(couplings, (rows, columns), biases / 2)
     return np.asarray(fields, dtype=float), couplings + couplings.T

@@ -139,7 +139,7 @@ class _Run:
                 self.curvature,
                 block.gradient,
                 block.steps,
-                self.schedule.shares[start : min(start + self._chunk, last)],
+                self.schedule.shares(start, min(start + self._chunk, last)),
                 block.intercept,
                 block.slope,
                 self.schedule.is_geometric,
@@ -182,8 +182,7 @@ class _Workers:
     def __init__(self, num_threads: int | None, n_blocks: int) -> None:
         if num_threads is not None:
             check_number("num_threads", num_threads, Integral, minimum=1)
-        available = num_threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        count = min(available or 1, n_blocks)
+        count = min(num_threads or _processors(), n_blocks)
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def __enter__(self) -> _Workers:
@@ -201,6 +200,13 @@ class _Workers:
             return
         for future in [self._pool.submit(function, block) for block in blocks]:
             future.result()
+
+
+def _processors() -> int:
+    """Processors this process may use, where the system tells; else all there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _power_of_two(values: NDArray[np.float64]) -> float:

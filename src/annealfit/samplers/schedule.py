@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral
 
 import numpy as np
@@ -57,20 +56,20 @@ class Schedule:
         if self.beta_range is not None:
             if np.shape(self.beta_range) != (2,):
                 raise InvalidInputError(f"beta_range is {self.beta_range!r}; it must be a pair (hot, cold)")
-            above = 0 if self.beta_schedule_type == "geometric" else None  # no ratio leads up from 0
+            geometric = self.beta_schedule_type == "geometric"  # no ratio leads up from 0
             for beta in self.beta_range:
-                check_number("an end of beta_range", beta, minimum=0, above=above)
+                check_number(
+                    "an end of beta_range", beta, minimum=None if geometric else 0, above=0 if geometric else None
+                )
 
-    @cached_property
-    def shares(self) -> NDArray[np.float64]:
-        """How far each sweep is between the ends, 0 to 1; of a custom schedule, its β. Shape (num_sweeps,)."""
+    def shares(self, first: int, last: int) -> NDArray[np.float64]:
+        """How far the sweeps `first` to `last − 1` are between the ends, 0 to 1; of a custom schedule, their β."""
+        index = np.arange(first, last) // self.num_sweeps_per_beta
         if self.beta_schedule is not None:
-            values = np.asarray(self.beta_schedule, dtype=float)
-        else:
-            n_betas = self.num_sweeps // self.num_sweeps_per_beta
-            # A single temperature is the cold one, as in dwave-samplers.
-            values = np.linspace(0.0, 1.0, n_betas) if n_betas > 1 else np.ones(n_betas)
-        return np.repeat(values, self.num_sweeps_per_beta)
+            return np.asarray(self.beta_schedule, dtype=float)[index]
+        n_betas = self.num_sweeps // self.num_sweeps_per_beta
+        # A single temperature is the cold one, as in dwave-samplers.
+        return index / (n_betas - 1) if n_betas > 1 else np.ones(len(index))
 
     def line(
         self, hot: NDArray[np.float64], cold: NDArray[np.float64]

@@ -37,7 +37,7 @@ def loss_lower_bound(data: TrainingSet, weights: NDArray[np.float64]) -> float:
         if np.abs(sums - totals).max() <= 1e-8 * n_samples:
             break
         with np.errstate(divide="ignore"):  # a class without members gets the odds 0
-            logits += np.log(totals / np.maximum(sums, np.finfo(float).tiny))[:, None]
+            logits += (np.log(totals) - np.log(np.maximum(sums, np.finfo(float).tiny)))[:, None]
         probabilities = softmax(logits)
     # What is left of the imbalance is spread evenly, and what that makes negative is mended by mixing in the
     # totals themselves; rows still sum to 1 and columns to the totals.
@@ -53,4 +53,5 @@ def loss_lower_bound(data: TrainingSet, weights: NDArray[np.float64]) -> float:
     residuals = probabilities.copy()
     residuals[data.labels, data.samples] -= 1.0
     slopes = residuals @ data.features[:, :-1] / n_samples
-    return entropy - float((slopes**2).sum()) / (2 * data.regularization)
+    bound = entropy - float((slopes**2).sum()) / (2 * data.regularization)
+    return bound if np.isfinite(bound) else -np.inf

@@ -38,6 +38,10 @@ class Checkpoint:
         }
         write_tensors(self.path, "training checkpoint", tensors, manifest)
 
+    def stored_settings(self) -> dict[str, Any]:
+        """The settings of the training in the file."""
+        return read_tensors(self.path, "training checkpoint")[1]["settings"]
+
     def load(self) -> tuple[TrainingState, list[Row]]:
         """The stored state and history, if they belong to a training with the same settings and data."""
         tensors, manifest = read_tensors(self.path, "training checkpoint")

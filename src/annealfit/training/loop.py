@@ -227,7 +227,7 @@ class _Step:
             "lower_bound": float(bounds.sum()),
             "gap": float((energies - bounds).sum()),
             "accepted": int(decision.accepted.sum()),
-            "multiple": float(decision.multiple * plan.step),
+            "multiple": float(decision.multiple * plan.step) if decision.accepted.any() else 0.0,
             "range": float(state.ranges.sum() / len(state.ranges)),
             "bits": state.bits,
         }
@@ -244,16 +244,19 @@ class _Step:
             raise SamplerError(
                 f"iteration {iteration + 1}: {type(self.sampler).__name__} raised {type(error).__name__}: {error}"
             ) from error
+        self._check_answers(problems, answers, iteration)
+        return answers
+
+    def _check_answers(self, problems: list[QuadraticProblem], answers: Any, iteration: int) -> None:
+        source = f"iteration {iteration + 1}: {type(self.sampler).__name__} answered"
+        if not isinstance(answers, Sequence) or not all(isinstance(answer, Samples) for answer in answers):
+            raise SamplerError(f"{source} with {answers!r}; expected a list of Samples, one for each problem")
         if len(answers) != len(problems):
-            raise SamplerError(
-                f"iteration {iteration + 1}: {type(self.sampler).__name__} answered {len(answers)} "
-                f"of {len(problems)} problems"
-            )
+            raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
         for problem, answer in zip(problems, answers, strict=True):
             expected = (problem.n_parameters, problem.encoding.bits)
             if answer.bits.shape[1:] != expected or len(answer.bits) == 0:
                 raise SamplerError(
-                    f"iteration {iteration + 1}: {type(self.sampler).__name__} answered with bits of shape "
-                    f"{answer.bits.shape}; expected (reads, {expected[0]}, {expected[1]}) with at least one read"
+                    f"{source} with bits of shape {answer.bits.shape}; "
+                    f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"
                 )
-        return answers

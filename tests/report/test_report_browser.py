@@ -1,0 +1,206 @@
+"""The page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from annealfit.report.html import write_report
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None or DRIVER is None, reason="no chromium and chromedriver on this machine's PATH"
+)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    from selenium import webdriver  # of the dev extra: without it these tests fail
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}", "--window-size=1280,1000"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    # With the driver's path nothing is looked for or fetched.
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture(scope="module")
+def address(run_folder, tmp_path_factory):
+    (path,) = write_report(run_folder, tmp_path_factory.mktemp("page") / "report.html")
+    return path.as_uri()
+
+
+@pytest.fixture
+def page(driver, address):
+    """The page, freshly loaded in a desktop window and in light colours; it must leave no error in the console."""
+    driver.get_log("browser"), driver.get_log("performance")
+    show(driver)
+    driver.get(address)
+    yield driver
+    assert [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+
+
+def show(driver, *, width: int = 1280, scheme: str = "light") -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def all_of(page, selector: str):
+    return page.find_elements("css selector", selector)
+
+
+def one_of(page, selector: str):
+    return page.find_element("css selector", selector)
+
+
+def choose(page, selector: str, text: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    Select(one_of(page, selector)).select_by_visible_text(text)
+
+
+def test_nothing_is_fetched(page):
+    events = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
+    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    # The browser's own start page may still be loading; only what this page asks for counts.
+    ours = [request["request"]["url"] for request in sent if request["documentURL"] == page.current_url]
+    assert [url for url in ours if not url.startswith("data:")] == [page.current_url]
+
+
+def test_every_section_is_drawn(page):
+    assert len(all_of(page, "main > section > h2")) >= 11
+    assert all_of(page, "#curve-chart polyline.curve")
+    assert all_of(page, "#gap-chart polyline.curve")
+    assert all_of(page, "#confusions td.right")
+    assert all_of(page, '#times svg[role="img"] .here')
+    images = all_of(page, "#samples img")
+    assert len(images) == 10
+    assert all(image.get_attribute("alt") and image.get_property("naturalWidth") == 8 for image in images)
+
+
+def test_a_curve_can_be_toggled_by_mouse_and_keyboard(page):
+    button = one_of(page, '#curve-chart .legend button[data-series="QUBO 20-bit, matched"]')
+    curve = '#curve-chart polyline[data-series="QUBO 20-bit, matched"]'
+    assert button.get_attribute("aria-pressed") == "true"
+    assert len(all_of(page, curve)) == 1
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert all_of(page, curve) == []
+    button.send_keys("\n")
+    assert button.get_attribute("aria-pressed") == "true"
+    assert len(all_of(page, curve)) == 1
+
+
+def test_hover_and_arrow_keys_move_the_readout(page):
+    from selenium.webdriver import ActionChains, Keys
+
+    plot, at = one_of(page, "#curve-chart .plot"), one_of(page, "#curve-chart .legend .at")
+    assert at.text == "at the end"
+    ActionChains(page).move_to_element(plot).perform()
+    assert at.text.startswith("at iteration ")
+    before = int(at.text.split()[-1])
+    plot.send_keys(Keys.ARROW_RIGHT)
+    assert int(at.text.split()[-1]) > before
+    assert "QUBO 20-bit, matched: " in one_of(page, '#curve-chart [data-role="spoken"]').get_property("textContent")
+
+
+def test_zoom_by_drag_button_and_key(page):
+    from selenium.webdriver import ActionChains
+
+    def points():
+        return one_of(page, "#curve-chart polyline.curve").get_attribute("points")
+
+    plot, whole = one_of(page, "#curve-chart .plot"), points()
+    ActionChains(page).move_to_element_with_offset(plot, -100, -80).click_and_hold().move_by_offset(
+        150, 120
+    ).release().perform()
+    assert points() != whole
+    one_of(page, '#curve-chart [data-role="reset"]').click()
+    assert points() == whole
+    one_of(page, '#curve-chart [data-role="in"]').click()
+    assert points() != whole
+    plot.send_keys("0")
+    assert points() == whole
+
+
+def test_a_table_sorts_by_mouse_and_keyboard(page):
+    def column():
+        return [float(cell.get_attribute("data-sort")) for cell in all_of(page, "#table-digits tbody td:nth-child(5)")]
+
+    header = one_of(page, "#table-digits thead th:nth-child(5)")
+    assert header.get_attribute("aria-sort") == "none"
+    unsorted = column()
+    header.find_element("tag name", "button").click()
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert column() == sorted(unsorted) != unsorted
+    header.find_element("tag name", "button").send_keys("\n")
+    assert header.get_attribute("aria-sort") == "descending"
+    assert column() == sorted(unsorted, reverse=True)
+    other = one_of(page, "#table-digits thead th:nth-child(1)")
+    other.find_element("tag name", "button").click()
+    assert (header.get_attribute("aria-sort"), other.get_attribute("aria-sort")) == ("none", "ascending")
+
+
+def test_a_hostile_class_name_stays_text(page):
+    from selenium.common.exceptions import NoAlertPresentException
+
+    hostile = "<img src=x onerror=alert(1)>"
+    choose(page, '#confusions [data-role="dataset"]', "MNIST")
+    choose(page, '#samples [data-role="dataset"]', "MNIST")
+    assert hostile in one_of(page, "#confusions table").text
+    assert hostile in one_of(page, "#samples table.samples").text
+    assert hostile in one_of(page, "#recall").text
+    assert "</script><script>alert(2)</script>" in one_of(page, "#table-failures").text
+    assert all_of(page, "img[onerror], img[src='x'], td b, th b") == []
+    with pytest.raises(NoAlertPresentException):
+        page.switch_to.alert.dismiss()
+
+
+def test_dark_colours_follow_the_system(page):
+    def ground():
+        return page.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    assert ground() == "rgb(255, 255, 255)"
+    show(page, scheme="dark")
+    assert ground() == "rgb(20, 23, 26)"
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_has_no_sideways_scroll(page, width):
+    show(page, width=width)
+    page.refresh()
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    wide = one_of(page, "#table-benchmark .scroll")
+    assert wide.get_property("scrollWidth") > wide.get_property("clientWidth")  # the table scrolls in its own box
+
+
+def test_names_for_a_screen_reader(page):
+    unnamed = page.execute_script(
+        "return [...document.querySelectorAll('button, select, input')].filter("
+        "(e) => !(e.textContent.trim() && e.tagName === 'BUTTON') && !e.closest('label')).map((e) => e.outerHTML)"
+    )
+    assert unnamed == []
+    assert page.execute_script("return document.documentElement.lang") == "en"
+    assert len(all_of(page, "main")) == len(all_of(page, "h1")) == 1
+    assert len(all_of(page, "table")) == len(all_of(page, "table > caption"))
+    assert all_of(page, "thead th:not([scope='col'])") == []

@@ -1,0 +1,124 @@
+"""The page as a file: what it needs, what it says, and how it takes bad input."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from annealfit import errors
+from annealfit.errors import InvalidInputError, MissingDependencyError
+from annealfit.experiments.records import Record
+from annealfit.experiments.spec import RunSpec
+from annealfit.report import charts, html
+
+
+def embedded(page: str):
+    return json.loads(re.search(r'id="report-data">(.*?)</script>', page, re.S).group(1))
+
+
+def test_page_is_self_contained(run_folder, tmp_path):
+    (path,) = html.write_report(run_folder, tmp_path / "deep" / "report.html")
+    page = path.read_text(encoding="utf-8")
+    addresses = re.findall(r"""(?:src|href)\s*=\s*["']([^"']*)""", page)
+    assert addresses
+    assert all(address.startswith(("#", "data:")) for address in addresses if "${" not in address)
+    assert "default-src 'none'" in page
+    assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]  # nothing half-written is left
+
+
+def test_records_are_text_in_the_page(records):
+    page = html.render(records)
+    assert "<img src=x" not in page
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 2
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    names = next(matrix["classes"] for matrix in embedded(page)["confusions"] if matrix["dataset"] == "MNIST")
+    assert names[:2] == ["<img src=x onerror=alert(1)>", "</script><b>bold</b>"]
+
+
+def test_summary_counts(records):
+    tables = html.all_tables(records)
+    summary = html.summarise(records, tables, ["one.safetensors is cut short"])
+    assert (summary.finished, summary.failed, len(summary.damaged)) == (21, 1, 1)
+    literal = next(entry for entry in summary.closeness if entry.name == "literal")
+    assert (literal.near, literal.total) == (0, 17)  # seven metrics and ten recalls, all of 10 %
+    matched = next(entry for entry in summary.closeness if entry.name == "matched")
+    assert {part: total for part, _, total in matched.parts} == {"digits": 4, "benchmark": 7, "recall": 10}
+    times = {entry.preset: entry for entry in summary.times}
+    assert (times["matched"].runs, times["matched"].seconds, times["matched"].paper_seconds) == (2, 5.0, 2 * 2449)
+    assert summary.paper_total_seconds / 3600 == pytest.approx(28.5, abs=0.1)
+
+
+def test_folder_without_records_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="holds no run records; make some with"):
+        html.write_report(tmp_path, tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_damaged_record_is_named_and_skipped(run_folder, tmp_path):
+    folder = tmp_path / "runs"
+    shutil.copytree(run_folder, folder)
+    victim = sorted((folder / "records").iterdir())[0]
+    victim.write_bytes(victim.read_bytes()[:100])
+    (path,) = html.write_report(folder, tmp_path / "report.html")
+    page = path.read_text(encoding="utf-8")
+    assert victim.name in page
+    assert str(tmp_path) not in page
+    assert "1 records are damaged" in " ".join(page.split())
+
+
+def test_only_damaged_records_are_refused(tmp_path):
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "a.safetensors").write_bytes(b"nothing")
+    with pytest.raises(InvalidInputError, match="all 1 records"):
+        html.read_records(tmp_path)
+
+
+def test_only_failed_runs_make_a_page():
+    page = html.render([Record(RunSpec("mnist", "qubo", 42, "literal", 20), error="OSError: no disk")])
+    assert "OSError: no disk" in page
+
+
+def test_missing_package_has_an_install_hint(records, monkeypatch):
+    def missing(module):
+        raise ImportError(module)
+
+    monkeypatch.setattr(errors.importlib, "import_module", missing)
+    with pytest.raises(MissingDependencyError, match=r"annealfit\[report\]"):
+        html.render(records)
+
+
+def test_assets(run_folder, tmp_path):
+    paths = html.write_report(run_folder, tmp_path / "report.html", assets_dir=tmp_path / "tables")
+    names = {path.name for path in paths}
+    assert {
+        "digits.csv",
+        "digits.tex",
+        "benchmark.csv",
+        "convergence-mnist.svg",
+        "times.png",
+        "confusion-digits.png",
+    } <= names
+    assert all(path.stat().st_size for path in paths)
+    assert (tmp_path / "tables" / "times.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_png_is_the_image():
+    image = pytest.importorskip("matplotlib.image")
+    pixels = np.array([[0.0, 1.0, 0.5], [0.25, 0.75, 2.0]])
+    address = charts.png_address(pixels)
+    read = image.imread(io.BytesIO(base64.b64decode(address.removeprefix("data:image/png;base64,"))))
+    np.testing.assert_allclose(read, np.clip(pixels, 0, 1), atol=1 / 255)
+
+
+def test_curves_keep_the_last_value_of_a_run_that_stopped(records):
+    group = next(g for g in charts.main_groups(records) if g.spec.label == "qubo_3" and g.spec.dataset == "mnist")
+    columns = charts.history_columns(group, "gap")
+    assert columns.shape == (2, 21)
+    assert columns[0, 20] == columns[0, 19] == pytest.approx(0.01)

@@ -1,0 +1,179 @@
+"""Tables against values computed by hand from the records of conftest."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from annealfit.experiments.paper import benchmark_runs
+from annealfit.experiments.spec import RunSpec
+from annealfit.report import tables
+from annealfit.report.tables import Cell, Column, Table, to_csv, to_latex
+
+
+def cell(table: Table, column: str, *names: str) -> Cell:
+    """The cell of a column in the one row whose first cells have these texts."""
+    place = [entry.name for entry in table.columns].index(column)
+    (row,) = [row for row in table.rows if tuple(entry.text for entry in row[: len(names)]) == names]
+    return row[place]
+
+
+def test_digits_has_mean_spread_and_difference(records):
+    table = tables.digits_table(records)
+    found = cell(table, "test_accuracy_percent", "QUBO 20-bit", "matched")
+    # 80 % and 90 %: mean 85, sample standard deviation 5·√2; the paper has 81.5.
+    assert found.value == pytest.approx(85)
+    assert found.spread == pytest.approx(7.0710678)
+    assert (found.text, found.paper_text, found.difference_text, found.verdict) == (
+        "85.0 ± 7.1",
+        "81.5",
+        "+3.5",
+        "near",
+    )
+    few = cell(table, "test_accuracy_percent", "QUBO 5-bit", "matched")  # 20 % and 30 %; the paper has 33
+    assert (few.difference_text, few.verdict) == ("−8.0", "far")
+
+
+def test_final_loss_is_the_cross_entropy_and_time_a_ratio(records):
+    table = tables.digits_table(records)
+    loss = cell(table, "final_loss", "Classical (SGD)")
+    assert (loss.text, loss.paper, loss.verdict) == ("0.800 ± 0.000", 0.872, "near")
+    seconds = cell(table, "seconds", "QUBO 5-bit", "matched")  # 2 s and 3 s against 225.6 s
+    assert (seconds.value, seconds.difference_text) == (2.5, "90× faster")
+
+
+def test_methods_the_paper_lacks_have_no_difference(records):
+    table = tables.digits_table(records)
+    for names in (("QUBO 3-bit", "annealfit"), ("Convex optimum", "–")):
+        assert cell(table, "test_accuracy_percent", *names).paper is None
+
+
+def test_changed_settings_are_named_and_not_compared(records):
+    table = tables.benchmark_table(records)
+    found = cell(table, "test_accuracy_percent", "MNIST", "QUBO 20-bit (7 iterations)", "matched")
+    assert found.paper is None
+    assert cell(table, "test_accuracy_percent", "MNIST", "QUBO 20-bit", "matched").paper == 81.3
+
+
+def test_failed_runs_are_listed_and_left_out(records):
+    table = tables.benchmark_table(records)
+    assert cell(table, "runs", "MNIST", "QUBO 20-bit", "literal").value == 1
+    assert cell(table, "test_accuracy_percent", "MNIST", "QUBO 20-bit", "literal").text == "10.0"
+    failures = tables.failures_table(records)
+    assert [row[1].text for row in failures.rows] == ["ValueError: </script><script>alert(2)</script> & $x_1$"]
+
+
+def test_missing_runs_are_counted(records):
+    # Of 125 runs, both seeds of MNIST's baseline and of 20 bits exist; one of the latter failed.
+    notes = tables.benchmark_table(records).notes
+    assert "literal: of 125 runs, 121 are missing and 1 failed." in notes
+    assert len(benchmark_runs("literal")) == 125
+
+
+def test_recall_is_that_of_the_confusion_matrix(records):
+    table = tables.recall_table(records)
+    found = cell(table, "class_0_percent", "MNIST", "QUBO 20-bit", "matched")
+    assert (found.value, found.paper, found.verdict) == (pytest.approx(85), 98.0, "far")
+
+
+def test_settings_are_what_the_records_tell(records):
+    table = tables.settings_table(records)
+    assert cell(table, "matched", "Digits", "Sweeps").text == "1000"
+    assert cell(table, "literal", "Digits", "Sweeps").text == "–"
+    assert cell(table, "literal", "Benchmark", "Random seeds").text == "42"  # the other seed failed
+    assert cell(table, "annealfit", "Benchmark", "Iterations").text == "20, 21"
+    assert cell(table, "matched", "Benchmark", "Test images").text == "100"
+
+
+def test_sizes_are_the_papers():
+    table = tables.sizes_table([])
+    assert cell(table, "couplings", "20").text == "72,010"
+    assert {entry.verdict for row in table.rows for entry in row} == {"", "near"}
+
+
+def test_hardware_counts_cliques_not_couplers():
+    table = tables.hardware_table([])
+    assert [cell(table, name, "10").text for name in ("within_couplers", "clique_p16", "clique_z12")] == [
+        "yes",
+        "no",
+        "no",
+    ]
+    assert cell(table, "clique_p16", "5").text == "yes"
+    assert [cell(table, "within_couplers", bits).text for bits in ("15", "20")] == ["yes", "no"]
+
+
+def test_wins_and_the_paired_test(records):
+    table = tables.wins_table(records)
+    matched = cell(table, "wins", "MNIST", "QUBO 20-bit", "matched")
+    assert (matched.text, matched.paper_text) == ("2 of 2", "5 of 5")
+    # Both seeds gain 10 points exactly: a t-test over equal gains is not defined.
+    assert cell(table, "p", "MNIST", "QUBO 20-bit", "matched").text == "–"
+    # Gains of 10 and 0 points: t = 1 with one degree of freedom, so p = 1/4.
+    assert cell(table, "p", "MNIST", "QUBO 3-bit", "annealfit").value == pytest.approx(0.25)
+
+
+def test_loss_raising_updates(records):
+    table = tables.raising_table(records)
+    found = cell(table, "raising_percent", "MNIST", "QUBO 20-bit", "matched")
+    # 5 of 20 and 6 of 21 updates; the paper's 43 to 46 % is far.
+    assert found.value == pytest.approx(50 * (5 / 20 + 6 / 21))
+    assert found.difference == pytest.approx(found.value - 43)
+
+
+def test_studies_take_their_own_runs_only(records):
+    table = tables.range_table(records)
+    assert [row[0].text for row in table.rows] == ["0.1"]
+    assert "matched: of 20 runs, 18 are missing and 0 failed." in table.notes
+    assert not tables.step_table(records).rows
+
+
+def test_claims_are_computed(records):
+    table = tables.claims_table(records)
+    beats = "The most bits beat the classical baseline on digits"
+    assert cell(table, "matched", beats).text == "holds: +10.0 points"
+    assert cell(table, "literal", beats).text == "no data"
+    slower = "QUBO training is 100 or more times slower than SGD"
+    assert cell(table, "matched", slower).text == "does not hold: 1.0 to 1.0 × its time"
+
+
+def test_gap_is_relative_to_the_bound(records):
+    table = tables.gap_table(records)
+    found = cell(table, "gap_first", "MNIST", "QUBO 3-bit", "annealfit")
+    assert found.value == pytest.approx(1.0)
+    assert cell(table, "gap_last", "MNIST", "QUBO 3-bit", "annealfit").value == pytest.approx(0.01)
+
+
+def test_csv_has_raw_numbers_and_reads_back(records):
+    rows = list(csv.DictReader(io.StringIO(to_csv(tables.digits_table(records)))))
+    row = next(row for row in rows if (row["method"], row["preset"]) == ("QUBO 20-bit", "matched"))
+    assert float(row["test_accuracy_percent"]) == pytest.approx(85)
+    assert float(row["test_accuracy_percent_paper"]) == 81.5
+    assert float(row["test_accuracy_percent_difference"]) == pytest.approx(3.5)
+
+
+def test_csv_text_is_quoted_and_no_formula():
+    cells = (Cell("=1+1", "=1+1"), Cell('a,"b"', 'a,"b"'), Cell("−3.0", -3.0))
+    table = Table("t", "T", "", (Column("a", "A"), Column("b", "B"), Column("c", "C", numeric=True)), (cells,))
+    assert list(csv.reader(io.StringIO(to_csv(table))))[1] == ["'=1+1", 'a,"b"', "-3.0"]
+
+
+def test_latex_is_escaped():
+    cells = (Cell(r"a_b & 5% #1 $x$ {y} \z ~ ^ <i>"), Cell("85.0 ± 7.1", paper_text="81.5"))
+    table = Table("t", "T_1", "50 %", (Column("a", "A"), Column("b", "B", True, True)), (cells,))
+    text = to_latex(table)
+    row = (
+        r"a\_b \& 5\% \#1 \$x\$ \{y\} \textbackslash{}z \textasciitilde{} \textasciicircum{} \textless{}i\textgreater{}"
+        r" & 85.0 $\pm$ 7.1 [81.5] \\"
+    )
+    assert row in text.splitlines()
+    assert r"\caption{T\_1. 50 \%" in text
+    for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\begin{tabular}{lr}"):
+        assert rule in text
+
+
+def test_departure_names_what_differs():
+    assert tables.departure(RunSpec("digits", "qubo", 42, "matched", 20, 1000)) == ""
+    assert tables.departure(RunSpec("digits", "qubo", 42, "matched", 20)) == "100 sweeps"
+    assert tables.departure(RunSpec("mnist", "qubo", 42, "matched", 20, 10, step=0.5)) == "α = 0.5"
