@@ -176,7 +176,7 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
 
         `preset="literal"` anneals as printed, β from 0.01 to 3 on coefficients divided by the largest; at
         that temperature every update is mostly noise, whatever the bits. `preset="matched"` multiplies
-        the final β by 2^(K−3), with which the paper's tables come out. `num_sweeps` is 100 in the
+        the final β by 2^(K−3), with which the paper's results on digits come out. `num_sweeps` is 100 in the
         paper's benchmark and 1000 in its study of digits.
 
         >>> AnnealedClassifier.from_paper(bits=5, preset="matched").max_iter

@@ -396,7 +396,7 @@ def _paper_table(table: report_tables.Table) -> Table:
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder of records that reproduce wrote.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path("report.html"),
-    assets: Annotated[
+    tables: Annotated[
         Path | None, typer.Option(help="Also write every table as CSV and LaTeX and the figures as SVG and PNG here.")
     ] = None,
 ) -> None:
@@ -408,7 +408,7 @@ def report(
     """
     from annealfit.report import html
 
-    for path in html.write_report(folder, out, assets_dir=assets):
+    for path in html.write_report(folder, out, assets_dir=tables):
         console.print(_plain(str(path)), soft_wrap=True)
 
 

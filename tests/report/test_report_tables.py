@@ -9,8 +9,9 @@ import pytest
 
 from annealfit.experiments.paper import benchmark_runs
 from annealfit.experiments.spec import RunSpec
-from annealfit.report import tables
-from annealfit.report.tables import Cell, Column, Table, to_csv, to_latex
+from annealfit.report import cells, claims, tables
+from annealfit.report.cells import Cell, Column, Table
+from annealfit.report.table_files import to_csv, to_latex
 
 
 def cell(table: Table, column: str, *names: str) -> Cell:
@@ -130,7 +131,7 @@ def test_studies_take_their_own_runs_only(records):
 
 
 def test_claims_are_computed(records):
-    table = tables.claims_table(records)
+    table = claims.claims_table(records)
     beats = "The most bits beat the classical baseline on digits"
     assert cell(table, "matched", beats).text == "holds: +10.0 points"
     assert cell(table, "literal", beats).text == "no data"
@@ -174,6 +175,6 @@ def test_latex_is_escaped():
 
 
 def test_departure_names_what_differs():
-    assert tables.departure(RunSpec("digits", "qubo", 42, "matched", 20, 1000)) == ""
-    assert tables.departure(RunSpec("digits", "qubo", 42, "matched", 20)) == "100 sweeps"
-    assert tables.departure(RunSpec("mnist", "qubo", 42, "matched", 20, 10, step=0.5)) == "α = 0.5"
+    assert cells.departure(RunSpec("digits", "qubo", 42, "matched", 20, 1000)) == ""
+    assert cells.departure(RunSpec("digits", "qubo", 42, "matched", 20)) == "100 sweeps"
+    assert cells.departure(RunSpec("mnist", "qubo", 42, "matched", 20, 10, step=0.5)) == "α = 0.5"

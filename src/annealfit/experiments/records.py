@@ -69,7 +69,7 @@ class Store:
     def load(self, spec: RunSpec) -> Record | None:
         """The record of a run, or None if there is none."""
         path = self.path(spec)
-        return self._read(path) if path.exists() else None
+        return self.read(path) if path.exists() else None
 
     def is_done(self, spec: RunSpec) -> bool:
         """Whether a run has a whole record without an error; a damaged record is as good as none."""
@@ -81,13 +81,14 @@ class Store:
 
     def records(self) -> list[Record]:
         """All whole records, in the order of their ids."""
-        return [self._read(path) for path in sorted((self.folder / _FOLDER).glob("*.safetensors"))]
+        return [self.read(path) for path in sorted((self.folder / _FOLDER).glob("*.safetensors"))]
 
     def of(self, specs: Iterable[RunSpec]) -> list[Record]:
         """The records of these runs that exist, in the order of the specs."""
         return [record for spec in specs if (record := self.load(spec)) is not None]
 
-    def _read(self, path: Path) -> Record:
+    def read(self, path: Path) -> Record:
+        """The record in a file; a damaged or foreign one is refused."""
         tensors, manifest = read_tensors(path, _KIND)
         try:
             fields: dict[str, Any] = {name: manifest[name] for name in _VALUES}

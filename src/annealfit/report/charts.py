@@ -17,7 +17,8 @@ from annealfit.experiments.paper import paper_table
 from annealfit.experiments.records import Record
 from annealfit.experiments.spec import CLASSICAL
 from annealfit.persistence import replacing
-from annealfit.report.tables import Group, contender_bits, dataset_title, method_title, plain_groups
+from annealfit.report.cells import Group, dataset_title, method_title, plain_groups
+from annealfit.report.comparisons import contender_bits
 
 QUANTITIES = {  # a history's column → its title, and whether its axis is logarithmic
     "accuracy": ("Training accuracy", False),

@@ -18,18 +18,10 @@ from annealfit.errors import FileFormatError, InvalidInputError, require
 from annealfit.experiments.paper import SEEDS, TABLES, paper_table, runs_of
 from annealfit.experiments.records import Record, Store
 from annealfit.persistence import StrPath, replacing
+from annealfit.report.cells import NEAR_POINTS, Cell, Table, dataset_title, groups, presets_of
 from annealfit.report.charts import page_data, save_figures
-from annealfit.report.tables import (
-    NEAR_POINTS,
-    Cell,
-    Table,
-    all_tables,
-    dataset_title,
-    groups,
-    presets_of,
-    to_csv,
-    to_latex,
-)
+from annealfit.report.table_files import to_csv, to_latex
+from annealfit.report.tables import all_tables
 
 PRESET_MEANINGS = {
     "literal": "Algorithm 1 with every setting as printed: β from 0.01 to 3 at any number of bits.",
@@ -83,7 +75,7 @@ def read_records(folder: StrPath) -> tuple[list[Record], list[str]]:
     store, records, damaged = Store(Path(folder)), [], []
     for path in sorted((store.folder / "records").glob("*.safetensors")):
         try:
-            records.append(store._read(path))  # records() stops at the first damaged file; a report goes on
+            records.append(store.read(path))  # records() stops at the first damaged file; a report goes on
         except FileFormatError as error:
             damaged.append(str(error).replace(str(path), path.name))  # whose disk it was is not the reader's matter
     if not records and not damaged:
