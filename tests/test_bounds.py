@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from conftest import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_problems import problems
 from scipy.optimize import minimize
 
 from annealfit.bounds import box_minimum, lower_bounds

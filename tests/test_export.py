@@ -3,9 +3,9 @@ import io
 import dimod
 import numpy as np
 import pytest
-from conftest import problems, random_problem
 from dimod.serialization import coo
 from hypothesis import given
+from random_problems import problems, random_problem
 
 from annealfit import export
 from annealfit.encoding import Encoding

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from conftest import problems, random_problem
 from hypothesis import given
+from random_problems import problems, random_problem
 
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError

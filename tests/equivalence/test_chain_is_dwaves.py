@@ -9,8 +9,8 @@ tenth of the spread of the energies has p below 1e-3 nine times in ten at this n
 import dimod
 import numpy as np
 import pytest
-from conftest import random_problem
 from dwave.samplers import SimulatedAnnealingSampler
+from random_problems import random_problem
 from scipy import stats
 
 from annealfit.samplers import DenseAnnealingSampler, DimodSampler, SimulatedAnnealer

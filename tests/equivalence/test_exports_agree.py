@@ -1,8 +1,8 @@
 """Factored = dense QUBO = dimod's BQM = Ising, for problems of every shape."""
 
 import numpy as np
-from conftest import problems
 from hypothesis import given, settings
+from random_problems import problems
 
 RELATIVE = 1e-9
 

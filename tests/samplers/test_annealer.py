@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import random_problem
+from random_problems import random_problem
 
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError

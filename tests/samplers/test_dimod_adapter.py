@@ -1,8 +1,8 @@
 import dimod
 import numpy as np
 import pytest
-from conftest import random_problem
 from dwave.samplers import SimulatedAnnealingSampler, SteepestDescentSampler
+from random_problems import random_problem
 
 from annealfit.errors import InvalidInputError, SamplerError
 from annealfit.export import largest_coefficient

@@ -1,8 +1,8 @@
 import dimod
 import numpy as np
 import pytest
-from conftest import problems, random_problem
 from hypothesis import given, settings
+from random_problems import problems, random_problem
 
 from annealfit.errors import InvalidInputError
 from annealfit.samplers import ExactSolver, exact
