@@ -23,6 +23,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -327,15 +328,12 @@ def reproduce(
     records_store = Store(out)
     backend = on_this_machine(jobs) if dask is None else on_dask(dask)
     started = time.perf_counter()
-    progress = Progress(
+    progress = _progress(
         TextColumn("Runs"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.description}"),
         TimeRemainingColumn(),
-        console=errors,
-        disable=not errors.is_terminal,
-        transient=True,
     )
     with progress:
         task = progress.add_task("", total=len(specs), completed=sum(map(records_store.is_done, specs)))
@@ -489,14 +487,11 @@ def fetch(
 
       annealfit datasets fetch mnist
     """
-    progress = Progress(
+    progress = _progress(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
         TimeRemainingColumn(),
-        console=errors,
-        disable=not errors.is_terminal,
-        transient=True,
     )
     tasks: dict[str, TaskID] = {}
 
@@ -525,18 +520,20 @@ def _classifier(preset: Preset, bits: int | None, max_iter: int | None, seed: in
     return classifier.set_params(random_state=seed)
 
 
+def _progress(*columns: ProgressColumn) -> Progress:
+    """A live display that is gone when the work is done, and nothing at all where output is not a terminal."""
+    return Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True)
+
+
 @contextmanager
 def _training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
-    """A live bar with loss, accuracy and time left; nothing at all where output is not a terminal."""
-    progress = Progress(
+    """A live bar with loss, accuracy and time left."""
+    progress = _progress(
         TextColumn("Training"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.1%}"),
         TimeRemainingColumn(),
-        console=errors,
-        disable=not errors.is_terminal,
-        transient=True,
     )
     with progress:
         task = progress.add_task("training", total=max_iter, loss=float("nan"), accuracy=float("nan"))

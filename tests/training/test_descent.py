@@ -52,6 +52,9 @@ def test_descent_never_raises_the_loss(seed):
     for row in clf.history_:
         assert row["loss_change"] <= ROUNDING * row["loss"]
         assert (row["accepted"] > 0) or row["loss_change"] == 0
+        # By at least what was promised: the accepted surrogates, half of energies that sum to no more than the row's.
+        promised = 0.5 * row["multiple"] * min(row["energy"], 0.0)
+        assert row["loss_change"] <= promised + ROUNDING * row["loss"]
 
 
 @settings(max_examples=200)
