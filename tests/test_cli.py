@@ -238,7 +238,7 @@ def test_help_teaches_with_an_example(command):
         (["export", "digits", "--class", "10", "-o", "x"], "0 to 9"),
         (["predict", "nowhere", "x.png"], "nowhere"),
         (["reproduce", "table3"], "'benchmark', 'digits'"),
-        (["reproduce", "digits", "--seeds", "many"], "42-46"),
+        (["reproduce", "digits", "--seeds", "many"], "--seeds is 'many'; write whole numbers as 3, 1-20"),
     ],
 )
 def test_errors_are_one_clear_line(tmp_path, arguments, message):

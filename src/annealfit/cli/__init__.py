@@ -1,0 +1,13 @@
+"""The command-line program: parse, call, print."""
+
+from __future__ import annotations
+
+from annealfit.cli import data, paper, training
+from annealfit.cli.program import app, main
+
+__all__ = ["app", "main"]
+
+# The commands, in the order of --help.
+for _command in (training.train, training.predict, training.export, paper.reproduce, paper.report):
+    app.command()(_command)
+app.add_typer(data.datasets_app, name="datasets")

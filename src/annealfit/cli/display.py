@@ -1,0 +1,62 @@
+"""What the terminal shows: text, tables, progress bars."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from annealfit.training import Iteration
+
+if os.name == "nt":  # pragma: no cover
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+
+def plain(text: str) -> str:
+    """The text with its brackets shown as they are: rich's markup is ours to write, not the message's."""
+    return text.replace("[", "\\[")
+
+
+def make_table(title: str | None = None) -> Table:
+    """A table without lines, its title at the left."""
+    return Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+
+
+def make_progress(*columns: ProgressColumn) -> Progress:
+    """A live display that is gone when the work is done, and nothing at all where output is not a terminal."""
+    return Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True)
+
+
+@contextmanager
+def training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
+    """A live bar with loss, accuracy and time left."""
+    progress = make_progress(
+        TextColumn("Training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.1%}"),
+        TimeRemainingColumn(),
+    )
+    with progress:
+        task = progress.add_task("training", total=max_iter, loss=float("nan"), accuracy=float("nan"))
+
+        def on_iteration(iteration: Iteration) -> None:
+            row = iteration.row
+            progress.update(task, completed=row["iteration"], loss=row["loss"], accuracy=row["accuracy"])
+
+        yield on_iteration

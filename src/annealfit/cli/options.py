@@ -1,0 +1,77 @@
+"""The options that commands share; each is described once, here, and means the same in every command."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from annealfit.datasets import DATASETS
+from annealfit.errors import InvalidInputError
+from annealfit.experiments import store
+from annealfit.export import FORMATS
+
+Format = StrEnum("Format", list(FORMATS))  # type: ignore[misc]
+HistoryFormat = StrEnum("HistoryFormat", list(store.HISTORY_FORMATS))  # type: ignore[misc]
+
+
+class Preset(StrEnum):
+    """Which settings a training starts from."""
+
+    annealfit = "annealfit"
+    literal = "literal"
+    matched = "matched"
+
+
+DatasetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET",
+        help=f"One of {', '.join(DATASETS)}; or a folder with a subfolder of images per class; or an npz file.",
+    ),
+]
+SizeOption = Annotated[int, typer.Option(help="Side of the images after resizing.")]
+DownloadOption = Annotated[
+    bool, typer.Option("--download", help="Fetch the data set's files if they are not there yet.")
+]
+PresetOption = Annotated[
+    Preset,
+    typer.Option(
+        help="annealfit: our defaults. literal: the paper's Algorithm 1 as printed. matched: the same, cooled further."
+    ),
+]
+BitsOption = Annotated[
+    int | None,
+    typer.Option(help="Bits per weight update, 1 to 30. Default: 3, or 20 with a preset of the paper."),
+]
+FiltersOption = Annotated[int, typer.Option(help="Random convolution filters.")]
+KernelOption = Annotated[int, typer.Option(help="Kernel size of the filters.")]
+PoolOption = Annotated[int, typer.Option(help="Max-pooling size.")]
+StandardizeOption = Annotated[
+    str,
+    typer.Option(help="none, pixels or features: what gets mean 0 and variance 1 over the training data."),
+]
+SeedOption = Annotated[int, typer.Option(help="Decides the split, the filters, the initial weights and every anneal.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
+
+
+def parse_numbers(text: str, option_name: str) -> list[int]:
+    """The whole numbers that the value of an option lists, with a dash for a range.
+
+    >>> parse_numbers("1,2,5-8", "--bits")
+    [1, 2, 5, 6, 7, 8]
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            span = range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            span = range(0)
+        if not span:
+            raise InvalidInputError(
+                f"{option_name} is {text!r}; write whole numbers as 3, 1-20 or 1,2,5-8; a range starts with the smaller"
+            )
+        numbers += span
+    return numbers

@@ -1,0 +1,144 @@
+"""The commands about the paper: run its experiments, set its numbers beside ours."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from annealfit.cli.display import console, errors, make_progress, make_table, plain
+from annealfit.cli.options import DownloadOption, JsonOption, Preset, PresetOption, parse_numbers
+from annealfit.datasets import load_dataset
+from annealfit.experiments import paper
+from annealfit.experiments.backends import on_dask, on_this_machine
+from annealfit.experiments.records import Store
+from annealfit.experiments.runner import run_all
+from annealfit.report import tables as report_tables
+
+# What the program prints for each TABLE of `reproduce`; the report has them all.
+_SHOWN_WITH = {
+    "digits": ("digits", "range_study", "step_study"),
+    "sizes": ("sizes",),
+    "predictions": ("predictions",),
+    "benchmark": ("benchmark", "wins", "raising"),
+    "recall": ("recall",),
+    "times": ("times",),
+    "hardware": ("hardware",),
+}
+
+
+def reproduce(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE]...", help=f"Any of {', '.join(paper.TABLES)}; all of them by default."),
+    ] = None,
+    preset: PresetOption = Preset.matched,
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs/paper"),
+    seeds: Annotated[str, typer.Option(help="Seeds, as 42-46 or 42,44.")] = "42-46",
+    jobs: Annotated[int, typer.Option(help="Processes; -1 is one per processor.")] = -1,
+    dask: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Dask cluster instead.")] = None,
+    download: DownloadOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the paper's experiments and set every number beside ours.
+
+    Every finished run is stored at once: interrupt it at any moment, start it again, and it goes on. Tables that
+    share runs share them.
+
+    [bold]Examples[/]
+
+      annealfit reproduce digits --preset annealfit --seeds 42
+
+      annealfit reproduce --preset matched
+
+      annealfit reproduce benchmark --dask tcp://127.0.0.1:8786
+    """
+    specs = paper.runs_of(tables or paper.TABLES, preset, parse_numbers(seeds, "--seeds"))
+    for note in _check_data(sorted({spec.dataset for spec in specs}), download):
+        errors.print(plain(note), soft_wrap=True)
+    records_store = Store(out)
+    backend = on_this_machine(jobs) if dask is None else on_dask(dask)
+    started = time.perf_counter()
+    progress = make_progress(
+        TextColumn("Runs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+    )
+    with progress:
+        task = progress.add_task("", total=len(specs), completed=sum(map(records_store.is_done, specs)))
+        outcome = run_all(
+            specs, records_store, backend, lambda record: progress.update(task, advance=1, description=record.spec.id)
+        )
+    seconds = time.perf_counter() - started
+    records = records_store.of(specs)
+    failed = {record.spec.id: record.error for record in records if record.error}
+    if as_json:
+        rows = [{"run": r.spec.to_json(), "train": r.train, "test": r.test, "error": r.error} for r in records]
+        typer.echo(json.dumps({"seconds": seconds, "runs": rows}, indent=2))
+    else:
+        for table in report_tables.all_tables(records):
+            if table.name in {shown for asked in tables or paper.TABLES for shown in _SHOWN_WITH[asked]}:
+                console.print(_paper_table(table))
+        console.print(
+            f"{len(specs)} runs: {outcome.already} were there, {outcome.done} done now in {seconds:.1f} s, "
+            f"{outcome.failed} failed. Records: {out}",
+            soft_wrap=True,
+        )
+    for name, error in failed.items():
+        errors.print(plain(f"failed: {name}: {error}"), soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder of records that reproduce wrote.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path("report.html"),
+    tables: Annotated[
+        Path | None, typer.Option(help="Also write every table as CSV and LaTeX and the figures as SVG and PNG here.")
+    ] = None,
+) -> None:
+    """Make one self-contained page of all records: the paper's numbers beside ours, curves, pictures.
+
+    [bold]Example[/]
+
+      annealfit report runs/paper -o report.html
+    """
+    from annealfit.report import html
+
+    for path in html.write_report(folder, out, assets_dir=tables):
+        console.print(plain(str(path)), soft_wrap=True)
+
+
+def _check_data(names: list[str], download: bool) -> list[str]:
+    """Load each data set once: what is missing is said before hours of work, and warnings once instead of per run."""
+    notes = []
+    for name in names:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            load_dataset(name, download=download)
+        notes += [f"note: {warning.message}" for warning in caught]
+    return notes
+
+
+def _paper_table(table: report_tables.Table) -> Table:
+    """A table of the report for the terminal: means only, the paper's in brackets."""
+
+    def mean(text: str) -> str:
+        return text.partition(" ± ")[0]  # the spread over seeds is in the report
+
+    compared = any(column.compared for column in table.columns)
+    shown = make_table(f"{table.title} (in brackets: the paper's)" if compared else table.title)
+    for column in table.columns:
+        shown.add_column(plain(column.title), justify="right" if column.numeric else "left")
+    for row in table.rows:
+        cells = (f"{mean(cell.text)} ({mean(cell.paper_text)})" if cell.paper_text else mean(cell.text) for cell in row)
+        shown.add_row(*map(plain, cells))
+    return shown

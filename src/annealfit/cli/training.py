@@ -1,0 +1,250 @@
+"""The commands about one model: train it, use it, hand its problems to others."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import warnings
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from annealfit import __version__
+from annealfit.classifier import AnnealedClassifier
+from annealfit.cli.display import console, make_table, plain, training_progress
+from annealfit.cli.options import (
+    BitsOption,
+    DatasetArgument,
+    DownloadOption,
+    FiltersOption,
+    Format,
+    HistoryFormat,
+    JsonOption,
+    KernelOption,
+    PoolOption,
+    Preset,
+    PresetOption,
+    SeedOption,
+    SizeOption,
+    StandardizeOption,
+)
+from annealfit.datasets import load_dataset
+from annealfit.errors import InvalidInputError, MissingDependencyError
+from annealfit.experiments import TrainingRun, run_training, store
+from annealfit.export import write
+from annealfit.features import RandomConvFeatures
+from annealfit.image_classifier import ImageClassifier
+
+
+def train(
+    dataset: DatasetArgument,
+    preset: PresetOption = Preset.annealfit,
+    bits: BitsOption = None,
+    max_iter: Annotated[int | None, typer.Option(help="Iterations at most.")] = None,
+    filters: FiltersOption = 2,
+    kernel: KernelOption = 3,
+    pool: PoolOption = 2,
+    standardize: StandardizeOption = "none",
+    size: SizeOption = 8,
+    download: DownloadOption = False,
+    seed: SeedOption = 42,
+    out: Annotated[Path | None, typer.Option(help="Run folder. Default: a new one below runs/.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
+    history: Annotated[HistoryFormat, typer.Option(help="File format of the history.")] = HistoryFormat("csv"),
+    as_json: JsonOption = False,
+) -> None:
+    """Train on a data set by annealing, with SGD and logistic regression beside it.
+
+    Draws random convolution features, trains the classifier head by QUBO solves, prints one table, and
+    leaves a run folder: model, configuration, history, metrics, plots. Ctrl-C ends the training early
+    and keeps what was learnt; --resume goes on from there.
+
+    [bold]Examples[/]
+
+      annealfit train digits
+
+      annealfit train digits --preset matched --bits 10 --out runs/matched
+
+      annealfit train mnist --download --filters 8
+    """
+    folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    if resume and (out is None or not (out / store.CHECKPOINT_FILE).exists()):
+        raise InvalidInputError(
+            "--resume needs --out, the folder of the run to continue"
+            if out is None
+            else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
+        )
+    classifier = _classifier(preset, bits, max_iter, seed)
+    features = RandomConvFeatures(
+        n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
+    )
+    data = load_dataset(dataset, seed=seed, size=size, download=download)
+    config = {
+        "annealfit": __version__,
+        "dataset": dataset,
+        "image_size": size,
+        "preset": str(preset),
+        "seed": seed,
+        "features": features.get_params(),
+        "classifier": {name: _describe(value) for name, value in classifier.get_params(deep=False).items()},
+    }
+    classifier.problems(features.fit_transform(data.X_train), data.y_train)  # bad settings fail before any file is made
+    store.open_run_folder(folder, config, resume=resume)
+    classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
+    with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
+        run = run_training(data, features, classifier, [on_iteration])
+    store.save_run(run, folder, history_format=history)
+    notes = _draw(run, folder)
+    if as_json:
+        typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
+        return
+    console.print(_comparison_table(run))
+    interrupted = classifier.stop_reason_ == "interrupted"
+    if interrupted:
+        again = [*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])]
+        notes.append(
+            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
+            f"annealfit {shlex.join(again)}"
+        )
+    for note in notes:
+        console.print(plain(note), soft_wrap=True)
+    console.print(f"Run folder: {folder}", soft_wrap=True)
+    if interrupted:
+        raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A run folder, or the model file in it.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files; any size, resized to the model's.")],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to show for each image.")] = 3,
+    invert: Annotated[
+        bool,
+        typer.Option("--invert", help="Swap dark and bright: the data sets have bright strokes on black."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Classify image files with a trained model.
+
+    [bold]Example[/]
+
+      annealfit predict runs/demo runs/demo/samples/class-8.png
+    """
+    path = model / store.MODEL_FILE if model.is_dir() else model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an unstored sampler is of no concern to a prediction
+        loaded = ImageClassifier.load(path)
+    pixels = np.stack([loaded.read_image(image) for image in images])
+    probabilities = loaded.predict_proba(1 - pixels if invert else pixels)
+    ranked = [
+        [(loaded.class_names[index], float(row[index])) for index in np.argsort(-row, kind="stable")[:top]]
+        for row in probabilities
+    ]
+    if as_json:
+        answer = [{"image": str(image), "classes": dict(row)} for image, row in zip(images, ranked, strict=True)]
+        typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+        return
+    table = make_table()
+    table.add_column("image", overflow="fold")
+    table.add_column("class", style="bold")
+    table.add_column("probability", justify="right")
+    table.add_column("then")
+    for image, ((name, probability), *others) in zip(images, ranked, strict=True):
+        then = ", ".join(f"{other} {share:.1%}" for other, share in others)
+        table.add_row(plain(str(image)), plain(name), f"{probability:.1%}", plain(then))
+    console.print(table)
+
+
+def export(
+    dataset: DatasetArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="File to write.")],
+    file_format: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="bqm: dimod's binary file. coo, ising: text, `i j value` a line, exact. npz: NumPy arrays.",
+        ),
+    ] = Format("bqm"),
+    class_index: Annotated[int, typer.Option("--class", help="The class whose problem is written.")] = 0,
+    preset: PresetOption = Preset.annealfit,
+    bits: BitsOption = None,
+    filters: FiltersOption = 2,
+    kernel: KernelOption = 3,
+    pool: PoolOption = 2,
+    standardize: StandardizeOption = "none",
+    size: SizeOption = 8,
+    download: DownloadOption = False,
+    seed: SeedOption = 42,
+) -> None:
+    """Write the first QUBO of a training to a file, for other people's solvers.
+
+    [bold]Examples[/]
+
+      annealfit export digits --format bqm -o digits.bqm
+
+      annealfit export digits --format coo --bits 5 --class 7 -o seven.coo
+    """
+    data = load_dataset(dataset, seed=seed, size=size, download=download)
+    features = RandomConvFeatures(
+        n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
+    )
+    classifier = _classifier(preset, bits, None, seed)
+    problems = classifier.problems(features.fit_transform(data.X_train), data.y_train)
+    if not 0 <= class_index < len(problems):
+        raise InvalidInputError(f"--class is {class_index}; {dataset} has the classes 0 to {len(problems) - 1}")
+    problem = problems[class_index]
+    write(problem, out, format=file_format)
+    console.print(
+        f"{out}: class {data.class_names[class_index]} of {dataset}, {problem.n_variables} variables, "
+        f"{problem.n_couplings:,} couplings, {out.stat().st_size:,} bytes",
+        soft_wrap=True,
+    )
+
+
+def _classifier(preset: Preset, bits: int | None, max_iter: int | None, seed: int) -> AnnealedClassifier:
+    if preset == Preset.annealfit:
+        classifier = AnnealedClassifier()
+        if bits is not None:
+            classifier.set_params(bits=bits)
+    else:
+        classifier = AnnealedClassifier.from_paper(20 if bits is None else bits, preset=preset)
+    if max_iter is not None:
+        classifier.set_params(max_iter=max_iter)
+    return classifier.set_params(random_state=seed)
+
+
+def _comparison_table(run: TrainingRun) -> Table:
+    table = make_table(
+        f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
+    )
+    table.add_column("method", no_wrap=True)
+    for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for method in run.methods:
+        table.add_row(
+            method.method,
+            *(f"{100 * value:.1f}" for value in (method.train["accuracy"], *method.test.values())),
+            f"{method.loss:.4f}",
+            f"{method.seconds:.2f}",
+        )
+    return table
+
+
+def _draw(run: TrainingRun, folder: Path) -> list[str]:
+    """Save the figures; without matplotlib say so instead."""
+    from annealfit.report import figures
+
+    try:
+        figures.save_figures(run, folder)
+    except MissingDependencyError as error:
+        return [f"No plots: {error}"]
+    return []
+
+
+def _describe(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float) else repr(value)

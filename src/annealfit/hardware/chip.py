@@ -1,0 +1,127 @@
+"""A chip's working graph, and the cliques that embed on it.
+
+Every class's problem is dense, so what has to embed is a complete graph: each variable becomes a chain of
+qubits, and every two chains are coupled. Pegasus and Zephyr have regular clique embeddings that
+`minorminer.busclique` finds in a tenth of a second, round defects too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from annealfit.errors import require
+
+if TYPE_CHECKING:
+    import networkx
+
+Embedding = dict[int, tuple[int, ...]]  # variable → its chain of qubits
+
+EXTRA = "qpu"  # what to install for everything that knows a chip
+# Tiles may have chains this much longer than the first one's: the classes of one call should be equally well served.
+_LONGER_CHAINS = 1
+_WINDOW_GROWTH = 1.4
+
+
+@dataclass(frozen=True, eq=False)
+class Chip:
+    """The qubits and couplers of a device that work, as a graph of dwave-graphs; embeddings are found once.
+
+    >>> from annealfit.hardware.topologies import ideal_chip
+    >>> chip = ideal_chip("P16")
+    >>> chip.largest_clique, longest_chain(chip.clique(57)), len(chip.tiles(38, 10))
+    (180, 7, 10)
+    """
+
+    name: str
+    graph: networkx.Graph
+    _cliques: dict[int, Embedding | None] = field(default_factory=dict, init=False, repr=False)
+    _tiles: dict[int, tuple[int, tuple[Embedding, ...]]] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def largest_clique(self) -> int:
+        """The most variables that can all be coupled with each other."""
+        low, high = 0, 16
+        while self.clique(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.clique(middle) else (low, middle)
+        return low
+
+    def clique(self, n_variables: int) -> Embedding | None:
+        """An embedding of the complete graph, or None where there is none."""
+        if n_variables not in self._cliques:
+            self._cliques[n_variables] = _find_clique(n_variables, self.graph)
+        return self._cliques[n_variables]
+
+    def tiles(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
+        """Up to `at_most` disjoint embeddings of the complete graph, to solve as many problems in one call."""
+        asked, found = self._tiles.get(n_variables, (0, ()))
+        if asked < at_most:
+            found = _nearest_first(n_variables, self.graph, at_most)
+            if len(found) < at_most:
+                found = max(found, _column_by_column(n_variables, self.graph, at_most), key=len)
+            self._tiles[n_variables] = at_most, found
+        return found[:at_most]
+
+
+def longest_chain(embedding: Embedding) -> int:
+    """The number of qubits in the longest chain."""
+    return max(map(len, embedding.values()))
+
+
+def qubits_of(embeddings: Sequence[Embedding]) -> int:
+    """The number of physical qubits that the embeddings take together."""
+    return sum(len(chain) for embedding in embeddings for chain in embedding.values())
+
+
+def _find_clique(n_variables: int, graph: networkx.Graph) -> Embedding | None:
+    busclique = require("minorminer.busclique", extra=EXTRA, purpose="embedding a problem on a chip")
+    # Its own cache on disk is not used: it holds pickles, and finding an embedding is quick.
+    found: dict[int, Any] = busclique.find_clique_embedding(n_variables, graph, seed=0, use_cache=False)
+    return {variable: tuple(chain) for variable, chain in found.items()} or None
+
+
+def _nearest_first(n_variables: int, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
+    """Take the best embedding that is left, one after another: the shortest chains, but gaps between the tiles."""
+    left = graph.copy()
+    found: list[Embedding] = []
+    while len(found) < at_most:
+        embedding = _find_clique(n_variables, left)
+        if embedding is None or longest_chain(embedding) > longest_chain((found or [embedding])[0]) + _LONGER_CHAINS:
+            break
+        found.append(embedding)
+        left.remove_nodes_from([qubit for chain in embedding.values() for qubit in chain])
+    return tuple(found)
+
+
+def _column_by_column(n_variables: int, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
+    """Fill the chip from the left, each tile in the narrowest window that holds it: slower, but more of them fit."""
+    best = _find_clique(n_variables, graph)
+    if best is None:
+        return ()
+    allowed = longest_chain(best) + _LONGER_CHAINS
+    left = _from_left_to_right(graph)
+    found: list[Embedding] = []
+    window = qubits_of([best])
+    while len(found) < at_most:
+        embedding = _find_clique(n_variables, graph.subgraph(left[:window]).copy())
+        if embedding is not None and longest_chain(embedding) <= allowed:
+            found.append(embedding)
+            taken = {qubit for chain in embedding.values() for qubit in chain}
+            left = [qubit for qubit in left if qubit not in taken]
+            window = qubits_of([best])
+        elif window >= len(left):
+            break
+        else:
+            window = min(round(window * _WINDOW_GROWTH), len(left))
+    return tuple(found)
+
+
+def _from_left_to_right(graph: networkx.Graph) -> list[int]:
+    drawing = require("dwave.graphs", extra=EXTRA, purpose="placing problems on a chip")
+    positions = getattr(drawing, f"{graph.graph['family']}_layout")(graph)
+    return sorted(graph.nodes, key=lambda qubit: tuple(positions[qubit]))

@@ -1,0 +1,102 @@
+"""Chips by name, with defects, or from the properties of a solver."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from annealfit.errors import FileFormatError, InvalidInputError, check_number, choose, require
+from annealfit.hardware.chip import EXTRA, Chip
+
+if TYPE_CHECKING:
+    import networkx
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A family of graphs and the size of the chip."""
+
+    family: str
+    shape: tuple[int, ...]
+    note: str
+
+
+TOPOLOGIES: dict[str, Topology] = {
+    "P16": Topology("pegasus", (16,), "Pegasus, the graph of Advantage"),
+    "Z12": Topology("zephyr", (12, 4), "Zephyr, the graph of Advantage2"),
+    "Z15": Topology("zephyr", (15, 4), "Zephyr of the size first announced; no such QPU is listed"),
+}
+
+
+def ideal_chip(name: str) -> Chip:
+    """A chip on which every qubit and coupler works; `name` is one of `TOPOLOGIES`."""
+    return _ideal_chip(choose("topology", name, TOPOLOGIES))
+
+
+@cache  # so that embeddings are found once in a process
+def _ideal_chip(name: str) -> Chip:
+    topology = TOPOLOGIES[name]
+    return Chip(name, _graph(topology.family, topology.shape))
+
+
+def chip_with_defects(name: str, defect_rate: float, seed: int = 0) -> Chip:
+    """A chip of which each qubit is missing with this probability.
+
+    >>> chip_with_defects("P16", 0.01).largest_clique < ideal_chip("P16").largest_clique
+    True
+    """
+    check_number("defect rate", defect_rate, minimum=0, maximum=0.5)
+    ideal = ideal_chip(name)
+    if defect_rate == 0:
+        return ideal
+    missing = np.random.default_rng(seed).random(len(ideal.graph)) < defect_rate
+    graph = ideal.graph.copy()
+    graph.remove_nodes_from([qubit for qubit, gone in zip(ideal.graph.nodes, missing.tolist(), strict=True) if gone])
+    return Chip(f"{name}, {defect_rate:.1%} defects", graph)
+
+
+def chip_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Chip:
+    """The chip that a solver's `properties` describe: its topology, working qubits and couplers."""
+    try:
+        topology = properties["topology"]
+        graph = _graph(topology["type"], tuple(topology["shape"]), properties["qubits"], properties["couplers"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{name} does not describe a chip ({type(error).__name__}: {error}); it needs topology "
+            "(type pegasus, zephyr or chimera, and shape), qubits and couplers, as DWaveSampler().properties has them"
+        ) from error
+    if len(graph) == 0:
+        raise InvalidInputError(f"{name} has no working qubit")
+    return Chip(str(properties.get("chip_id", name)), graph)
+
+
+def read_chip(path: str | os.PathLike[str]) -> Chip:
+    """The chip in a JSON file of solver properties: `json.dump(DWaveSampler().properties, file)` writes one."""
+    try:
+        properties = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FileFormatError(f"{os.fspath(path)} is not a JSON file of solver properties: {error}") from error
+    if not isinstance(properties, Mapping):
+        raise FileFormatError(f"{os.fspath(path)} holds no mapping of solver properties")
+    return chip_of_solver(properties, Path(path).name)
+
+
+def _graph(
+    family: str,
+    shape: tuple[int, ...],
+    qubits: list[int] | None = None,
+    couplers: list[list[int]] | None = None,
+) -> networkx.Graph:
+    graphs = require("dwave.graphs", extra=EXTRA, purpose="the graph of a chip")
+    makers = {"pegasus": graphs.pegasus_graph, "zephyr": graphs.zephyr_graph, "chimera": graphs.chimera_graph}
+    maker = makers[choose("topology type", family, makers)]
+    if qubits is None:
+        return maker(*shape)
+    return maker(*shape, node_list=qubits, edge_list=[tuple(coupler) for coupler in couplers or ()])
