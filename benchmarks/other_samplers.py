@@ -1,7 +1,6 @@
 """Other people's samplers on the ten problems of a training iteration: time, and energy above the certificate."""
 
 import importlib.util
-from collections.abc import Sequence
 
 from benchmarks.annealing import training_problems
 from benchmarks.timing import least_seconds, print_table
@@ -10,32 +9,7 @@ import numpy as np
 from dwave.samplers import SimulatedAnnealingSampler, SteepestDescentSampler, TabuSampler
 
 from annealfit.bounds import lower_bounds
-from annealfit.problem import QuadraticProblem
-from annealfit.samplers import DimodSampler, RoundedSampler, Sampler, Samples, SimulatedAnnealer
-
-
-class OpenJij(Sampler):
-    """openjij declares only part of its parameters, so it does not go through DimodSampler's check of them."""
-
-    def __init__(self, cold: float) -> None:
-        import openjij
-
-        self.cold, self.child = cold, openjij.SASampler()
-
-    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        answers = []
-        for problem, seed in zip(problems, seeds, strict=True):
-            matrix, _ = problem.to_qubo()
-            # From a dense upper triangle; openjij builds no faster from anything else it takes.
-            pairs = {
-                (i, j): matrix[i, j] * (1 if i == j else 2) for i in range(len(matrix)) for j in range(i, len(matrix))
-            }
-            answer = self.child.sample_qubo(
-                pairs, num_sweeps=100, num_reads=1, beta_min=self.cold / 1e4, beta_max=self.cold, seed=seed
-            )
-            order = np.argsort(np.fromiter(answer.variables, dtype=int))
-            answers.append(Samples.of(problem, answer.record.sample[:, order]))
-        return answers
+from annealfit.samplers import DimodSampler, OpenJijSampler, RoundedSampler, Sampler, SimulatedAnnealer
 
 
 def samplers(cold: float) -> dict[str, Sampler]:
@@ -50,7 +24,7 @@ def samplers(cold: float) -> dict[str, Sampler]:
         "dwave steepest descent": DimodSampler(SteepestDescentSampler()),
     }
     if importlib.util.find_spec("openjij"):
-        found["openjij SASampler"] = OpenJij(cold)
+        found["openjij SASampler"] = OpenJijSampler(beta_range=(cold / 1e4, cold))
     return found
 
 

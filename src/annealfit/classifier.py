@@ -46,6 +46,13 @@ _RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "checkpoint_every", "res
 # When it ends: a checkpoint may be resumed with others.
 _STOPPING_PARAMETERS = frozenset({"max_iter", "tol", "patience", "time_limit"})
 
+# Ends of a training that it did not choose itself.
+_CUT_SHORT = {
+    "interrupted": "was interrupted",
+    "budget": "used up the sampler's budget",
+    "sampler": "ended because the sampler solved nothing any more",
+}
+
 PRESETS = ("literal", "matched")
 
 
@@ -111,7 +118,8 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
     n_iter_ : iterations done.
     history_ : list of dicts
         A row an iteration; `pandas.DataFrame(clf.history_)` makes a table of it.
-    stop_reason_ : {"tolerance", "max_iter", "plateau", "time_limit", "callback", "interrupted"}
+    stop_reason_ : {"tolerance", "max_iter", "plateau", "time_limit", "callback", "interrupted", "budget", "sampler"}
+        "budget": the sampler's was used up. "sampler": it solved nothing for five iterations.
     optimality_gap_ : float
         Certified: the loss is at most this far above its optimum (infinite at λ = 0).
 
@@ -234,10 +242,17 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        if result.stop_reason == "interrupted":
+        if result.stop_reason in _CUT_SHORT:
             warnings.warn(
-                f"training was interrupted after {self.n_iter_} of {self.max_iter} iterations; "
+                f"training {_CUT_SHORT[result.stop_reason]} after {self.n_iter_} of {self.max_iter} iterations; "
                 "the classifier holds what was learnt so far",
+                stacklevel=2,
+            )
+        unsolved = [row for row in result.history if row["failures"]]
+        if unsolved:
+            warnings.warn(
+                f"in {len(unsolved)} of {self.n_iter_} iterations the sampler failed to solve some problems, whose "
+                f"weights then stayed as they were (history_, column failures; the last: {unsolved[-1]['failures']})",
                 stacklevel=2,
             )
         return self

@@ -24,6 +24,10 @@ class SamplerError(AnnealfitError, RuntimeError):
     """A sampler raised, or returned something that is not an answer to the problem."""
 
 
+class BudgetExhaustedError(SamplerError):
+    """A sampler that is paid for by use has none of its budget left for what was asked."""
+
+
 class FileFormatError(AnnealfitError, ValueError):
     """A file is corrupt, truncated, foreign, or of another kind than asked for."""
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import SamplerError
+from annealfit.errors import BudgetExhaustedError, SamplerError
 from annealfit.samplers import ExactSolver, Sampler, Samples
 from annealfit.surrogate import TrainingSet, evaluate, gradient
 
@@ -164,24 +164,108 @@ def test_a_sampler_whose_answer_has_another_shape_is_refused(blobs):
         AnnealedClassifier(bits=1, sampler=Scripted(misfit)).fit(*blobs)
 
 
-def test_a_sampler_that_fails_midway_loses_nothing(blobs, tmp_path):
+def exact(problems):
+    return ExactSolver().solve(problems, [0] * len(problems))
+
+
+def test_a_sampler_that_raises_midway_loses_nothing(blobs, tmp_path):
     path = tmp_path / "training.safetensors"
 
     def answer(problems, call):
         if call == 6:
-            raise TimeoutError("no answer from the device")
-        return ExactSolver().solve(problems, [0] * len(problems))
+            raise ZeroDivisionError("a bug in the sampler")
+        return exact(problems)
 
     options = {"bits": 1, "max_iter": 10, "random_state": 0, "checkpoint": path}
-    with pytest.raises(SamplerError, match="iteration 6: Scripted raised TimeoutError"):
+    with pytest.raises(SamplerError, match="iteration 6: Scripted raised ZeroDivisionError"):
         AnnealedClassifier(sampler=Scripted(answer), **options).fit(*blobs)
     seen = []
     # the same sampler by name, working again
-    healed = Scripted(lambda problems, call: ExactSolver().solve(problems, [0] * len(problems)))
+    healed = Scripted(lambda problems, call: exact(problems))
     AnnealedClassifier(
         sampler=healed, resume=True, callbacks=[lambda it: seen.append(it.row["iteration"])], **options
     ).fit(*blobs)
     assert seen == [6, 7, 8, 9, 10]
+
+
+def test_a_lost_connection_costs_one_iteration(blobs):
+    def answer(problems, call):
+        if call == 3:
+            raise ConnectionError("lost")
+        return exact(problems)
+
+    clf = AnnealedClassifier(bits=1, max_iter=6, sampler=Scripted(answer), random_state=0)
+    with pytest.warns(UserWarning, match="in 1 of 6 iterations the sampler failed to solve some problems"):
+        clf.fit(*blobs)
+    third = clf.history_[2]
+    assert third["failures"] == "problem 0, 1, 2: ConnectionError: lost"
+    assert third["solved"] == third["accepted"] == third["energy"] == third["gap"] == third["loss_change"] == 0
+    assert clf.history_[3]["range"] == third["range"]  # a failure says nothing about the range
+    assert clf.history_[-1]["loss"] < third["loss"]
+
+
+@pytest.mark.parametrize("acceptance", ["always", "descent", "line_search"])
+def test_a_class_whose_solve_failed_keeps_its_weights(blobs, acceptance):
+    def answer(problems, call):
+        others = exact(problems)[1:]
+        return [Samples.failed(problems[0], "chip too warm"), *others]
+
+    clf = AnnealedClassifier(bits=1, max_iter=4, acceptance=acceptance, sampler=Scripted(answer), random_state=0)
+    with pytest.warns(UserWarning, match="problem 0: chip too warm"):
+        clf.fit(*blobs)
+    assert (clf.coef_[0] == 0).all()
+    assert clf.intercept_[0] == 0
+    assert (clf.coef_[1:] != 0).any()
+    assert [row["solved"] for row in clf.history_] == [2] * 4
+    assert all(row["accepted"] <= 2 for row in clf.history_)
+
+
+def test_a_sampler_that_answers_no_more_ends_the_training_with_what_was_learnt(blobs, tmp_path):
+    def answer(problems, call):
+        if call > 4:
+            return [Samples.failed(problem, "offline") for problem in problems]
+        return exact(problems)
+
+    path = tmp_path / "training.safetensors"
+    clf = AnnealedClassifier(bits=1, max_iter=50, sampler=Scripted(answer), random_state=0, checkpoint=path)
+    with pytest.warns(UserWarning, match="the sampler solved nothing any more after 9 of 50 iterations"):
+        clf.fit(*blobs)
+    assert clf.stop_reason_ == "sampler"
+    assert clf.score(*blobs) > 0.5
+    resumed = AnnealedClassifier(
+        bits=1,
+        max_iter=50,
+        sampler=Scripted(lambda problems, call: exact(problems)),
+        random_state=0,
+        checkpoint=path,
+        resume=True,
+    )
+    with pytest.warns(UserWarning, match="offline"):
+        resumed.fit(*blobs)
+    assert [row["failures"] for row in resumed.history_[3:9]] == ["", *["problem 0, 1, 2: offline"] * 5]
+    assert resumed.n_iter_ > 9
+    assert resumed.history_[-1]["loss"] < clf.history_[-1]["loss"]
+
+
+def test_a_sampler_that_never_answers_is_an_error(blobs):
+    never = Scripted(lambda problems, call: [Samples.failed(problem, "offline") for problem in problems])
+    with pytest.raises(SamplerError, match="no problem was solved in 5 iterations; problem 0, 1, 2: offline"):
+        AnnealedClassifier(bits=1, sampler=never).fit(*blobs)
+
+
+def test_a_spent_budget_ends_the_training_with_what_was_learnt(blobs):
+    def answer(problems, call):
+        if call == 5:
+            raise BudgetExhaustedError("no seconds left")
+        return exact(problems)
+
+    clf = AnnealedClassifier(bits=1, max_iter=50, sampler=Scripted(answer), random_state=0)
+    with pytest.warns(UserWarning, match="training used up the sampler's budget after 4 of 50 iterations"):
+        clf.fit(*blobs)
+    assert (clf.stop_reason_, clf.n_iter_) == ("budget", 4)
+    nothing = Scripted(lambda problems, call: answer(problems, 5))
+    with pytest.raises(BudgetExhaustedError, match="no seconds left"):
+        AnnealedClassifier(bits=1, sampler=nothing).fit(*blobs)
 
 
 def test_features_that_overflow_are_named(blobs):

@@ -40,14 +40,14 @@ def test_line_search_halves_and_then_gives_up():
 
 def test_ranges_grow_with_success_and_shrink_without():
     ranges = np.array([0.1, 0.2])
-    outcome = Outcome(energies=np.array([-1.0, 1.0]), accepted=np.array([True, False]))
+    outcome = Outcome(energies=np.array([-1.0, 1.0]), accepted=np.array([True, False]), solved=np.ones(2, dtype=bool))
     np.testing.assert_allclose(RANGE_POLICIES["adaptive"](ranges, outcome), [0.1 * GROWTH, 0.2 * SHRINKAGE])
     np.testing.assert_array_equal(RANGE_POLICIES["fixed"](ranges, outcome), ranges)
 
 
 def test_precision_grows_by_a_bit_when_stuck_and_not_beyond_the_most():
-    stuck = Outcome(np.array([1.0, 1.0, -1.0]), np.array([False, False, True]))
-    going = Outcome(np.array([1.0, -1.0, -1.0]), np.array([False, True, True]))
+    stuck = Outcome(np.array([1.0, 1.0, -1.0]), np.array([False, False, True]), np.ones(3, dtype=bool))
+    going = Outcome(np.array([1.0, -1.0, -1.0]), np.array([False, True, True]), np.ones(3, dtype=bool))
     adaptive, fixed = PRECISION_POLICIES["adaptive"], PRECISION_POLICIES["fixed"]
     assert adaptive.first(5) == 1
     assert [adaptive.following(2, 5, outcome) for outcome in (stuck, going)] == [3, 2]

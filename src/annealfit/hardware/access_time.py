@@ -26,7 +26,7 @@ def access_seconds(timing: Mapping[str, Any], n_qubits: int, num_reads: int, **p
     """Estimated QPU access time of one call; `timing` is a solver's property `problem_timing_data`.
 
     >>> round(access_seconds(published_timing(), n_qubits=1780, num_reads=100), 4)
-    0.0426
+    0.0427
     """
     solver = require("dwave.cloud.solver", extra=EXTRA, purpose="estimating QPU access time")
     # D-Wave's own model, which reads nothing of its solver but these properties: no connection is needed.

@@ -78,14 +78,19 @@ def chip_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Chip:
 
 
 def read_chip(path: str | os.PathLike[str]) -> Chip:
-    """The chip in a JSON file of solver properties: `json.dump(DWaveSampler().properties, file)` writes one."""
+    """The chip in a JSON file of solver properties."""
+    return chip_of_solver(read_properties(path), Path(path).name)
+
+
+def read_properties(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """A solver's properties from a JSON file: `json.dump(DWaveSampler().properties, file)` writes one."""
     try:
         properties = json.loads(Path(path).read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise FileFormatError(f"{os.fspath(path)} is not a JSON file of solver properties: {error}") from error
     if not isinstance(properties, Mapping):
         raise FileFormatError(f"{os.fspath(path)} holds no mapping of solver properties")
-    return chip_of_solver(properties, Path(path).name)
+    return properties
 
 
 def _graph(
@@ -99,4 +104,11 @@ def _graph(
     maker = makers[choose("topology type", family, makers)]
     if qubits is None:
         return maker(*shape)
-    return maker(*shape, node_list=qubits, edge_list=[tuple(coupler) for coupler in couplers or ()])
+    # Checked, because a qubit that the family has not makes the search for embeddings end the whole process.
+    return maker(
+        *shape,
+        node_list=qubits,
+        edge_list=[tuple(coupler) for coupler in couplers or ()],
+        check_node_list=True,
+        check_edge_list=True,
+    )

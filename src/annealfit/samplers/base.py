@@ -16,11 +16,15 @@ from annealfit.problem import QuadraticProblem
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The reads of one problem, with energies computed by us and never taken on trust."""
+    """The reads of one problem, with energies computed by us and never taken on trust.
+
+    A sampler that could not solve a problem, and whose next try might, answers with `Samples.failed`.
+    """
 
     bits: NDArray[np.uint8]  # (reads, D, K)
     energies: NDArray[np.float64]  # (reads,)
     info: Mapping[str, Any] = field(default_factory=dict)  # timing, effective schedule
+    failure: str | None = None  # why there are no reads
 
     @classmethod
     def of(cls, problem: QuadraticProblem, bits: ArrayLike, info: Mapping[str, Any] | None = None) -> Samples:
@@ -39,6 +43,12 @@ class Samples:
             )
         return cls(checked, problem.energy(checked), info or {})
 
+    @classmethod
+    def failed(cls, problem: QuadraticProblem, reason: str, info: Mapping[str, Any] | None = None) -> Samples:
+        """No reads, and why: a lost connection, say. Training keeps the problem's weights and goes on."""
+        none = np.empty((0, problem.n_parameters, problem.encoding.bits), dtype=np.uint8)
+        return cls(none, np.empty(0), info or {}, reason)
+
     @property
     def best_bits(self) -> NDArray[np.uint8]:
         """The bits of lowest energy, shape (D, K)."""
@@ -51,6 +61,8 @@ class Samples:
 
     @property
     def _best(self) -> int:
+        if self.failure is not None:
+            raise SamplerError(f"the problem was not solved: {self.failure}")
         return int(self.energies.argmin()) if len(self.energies) > 1 else 0
 
 
@@ -73,6 +85,13 @@ class Sampler(ABC):
     def sample(self, problem: QuadraticProblem, *, seed: int = 0) -> Samples:
         """Sample one problem."""
         return self.solve([problem], [seed])[0]
+
+    def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
+        """What the sampler adds to the history's row of an iteration that got these answers: always the same columns.
+
+        Most samplers add nothing; one that is paid for by use says what it cost.
+        """
+        return {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # no address: a checkpoint compares samplers by their repr

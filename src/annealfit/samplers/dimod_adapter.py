@@ -17,7 +17,7 @@ _SEED_LIMIT = 2**31  # dwave-samplers and others take non-negative 32-bit seeds
 
 
 class DimodSampler(Sampler):
-    """Problems are handed to `child.sample` as BQMs, one after another.
+    """Problems are handed to `child.sample` as BQMs, one after another; a lost connection fails one of them.
 
     Keyword arguments go to the child and are checked against the `parameters` it declares, because
     several dimod samplers drop a misspelt keyword without a word. With `normalize` the coefficients are
@@ -52,7 +52,13 @@ class DimodSampler(Sampler):
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
         """One call of the child a problem."""
-        return [self._solve_one(problem, seed) for problem, seed in zip(problems, seeds, strict=True)]
+        return [self._try(problem, seed) for problem, seed in zip(problems, seeds, strict=True)]
+
+    def _try(self, problem: QuadraticProblem, seed: int) -> Samples:
+        try:
+            return self._solve_one(problem, seed)
+        except OSError as error:  # time-outs too: a remote child's next problem may fare better
+            return Samples.failed(problem, f"{type(error).__name__}: {error}")
 
     def _solve_one(self, problem: QuadraticProblem, seed: int) -> Samples:
         started = time.perf_counter()

@@ -27,13 +27,15 @@ class Checkpoint:
 
     def save(self, state: TrainingState, history: list[Row]) -> None:
         """Write the state and the history, replacing the previous checkpoint in one step."""
-        columns = {name: np.array([row[name] for row in history]) for name in (history[0] if history else ())}
+        columns = {name: [row[name] for row in history] for name in (history[0] if history else ())}
+        texts = {name: column for name, column in columns.items() if isinstance(column[0], str)}
         tensors = {"weights": state.weights, "ranges": state.ranges}
-        tensors.update({_COLUMN + name: column for name, column in columns.items()})
+        tensors.update({_COLUMN + name: np.array(column) for name, column in columns.items() if name not in texts})
         manifest = {
             "iteration": state.iteration,
             "bits": state.bits,
             "columns": list(columns),
+            "texts": texts,
             "settings": dict(self.settings),
         }
         write_tensors(self.path, "training checkpoint", tensors, manifest)
@@ -54,7 +56,8 @@ class Checkpoint:
                 f"({name} was {stored.get(name)!r}, is {self.settings.get(name)!r}); "
                 "restore the settings, or start anew with another checkpoint path"
             )
-        columns = [tensors[_COLUMN + name].tolist() for name in manifest["columns"]]
+        texts = manifest["texts"]
+        columns = [texts[name] if name in texts else tensors[_COLUMN + name].tolist() for name in manifest["columns"]]
         history = [dict(zip(manifest["columns"], values, strict=True)) for values in zip(*columns, strict=True)]
         state = TrainingState(
             iteration=manifest["iteration"],

@@ -4,7 +4,7 @@ Call order of one iteration:
 
 1. `surrogate.gradient` at the current weights, from the softmax residuals;
 2. the curvature's matrices and the gradients make the problems (one a class, or one for all);
-3. the sampler answers every problem with bits, each from its own seed;
+3. the sampler answers every problem with bits, each from its own seed, or says that it failed;
 4. bits are decoded to proposed updates, and `bounds` certifies how good they can be;
 5. the acceptance rule decides what is applied; the weights change;
 6. `surrogate.evaluate` at the new weights;
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from annealfit.bounds import lower_bounds
 from annealfit.encoding import Encoding, decode_each
-from annealfit.errors import InvalidInputError, SamplerError
+from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError
 from annealfit.problem import QuadraticProblem, energies_of_updates
 from annealfit.randomness import child_seeds, descend
 from annealfit.samplers.base import Sampler, Samples
@@ -93,7 +93,11 @@ def train(
     callbacks: Sequence[Callback] = (),
     checkpoint: Checkpoint | None = None,
 ) -> TrainingResult:
-    """Iterate from `state` until a stopping rule, a callback that returns true, or Ctrl-C ends it."""
+    """Iterate from `state` until a stopping rule, a callback that returns true, Ctrl-C or a spent budget ends it.
+
+    A problem whose solve failed keeps its weights for that iteration. A sampler that never solved anything, or that
+    raises, ends the training with its error; what was reached is in the checkpoint.
+    """
     rows = list(history)
     earlier_seconds = rows[-1]["seconds"] if rows else 0.0
     started = time.perf_counter()
@@ -118,10 +122,16 @@ def train(
             reason = "callback" if any(answers) else plan.stopping.after_iteration(rows)
     except KeyboardInterrupt:
         reason = "interrupted"
+    except BudgetExhaustedError:
+        if state.iteration == 0:
+            raise
+        reason = "budget"
     finally:
         del rows[state.iteration :]  # an interrupt can fall between the row and the state it belongs to
         if checkpoint is not None and saved_iteration != state.iteration:
             checkpoint.save(state, rows)
+    if reason == "sampler" and not any(row["solved"] for row in rows):
+        raise SamplerError(f"no problem was solved in {len(rows)} iterations; {rows[-1]['failures']}")
     return TrainingResult(state, rows, reason)
 
 
@@ -166,6 +176,28 @@ class _Problems:
         ]
 
 
+def _decode(
+    problems: Sequence[QuadraticProblem], answers: Sequence[Samples], solved: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The proposed updates (B, D): each problem's best bits decoded, and nothing where its solve failed."""
+    updates = np.zeros((len(problems), problems[0].n_parameters))
+    if solved.any():
+        updates[solved] = decode_each(
+            [problem.encoding for problem, ok in zip(problems, solved, strict=True) if ok],
+            np.stack([answer.best_bits for answer in answers if answer.failure is None]),
+        )
+    return updates
+
+
+def _describe_failures(answers: Sequence[Samples]) -> str:
+    """Each reason once, with the problems it befell; empty in the usual case."""
+    problems_of: dict[str, list[int]] = {}
+    for position, answer in enumerate(answers):
+        if answer.failure is not None:
+            problems_of.setdefault(answer.failure, []).append(position)
+    return "; ".join(f"problem {', '.join(map(str, positions))}: {reason}" for reason, positions in problems_of.items())
+
+
 class _Step:
     """One iteration."""
 
@@ -180,10 +212,9 @@ class _Step:
         data, plan = self.data, self.plan
         problems = self.problems(state, evaluation, gradients)
         answers = self._sample(problems, state.iteration)
+        solved = np.array([answer.failure is None for answer in answers])
         bounds = lower_bounds(problems)
-        updates = decode_each(
-            [problem.encoding for problem in problems], np.stack([answer.best_bits for answer in answers])
-        )
+        updates = _decode(problems, answers, solved)
         energies = energies_of_updates(problems, updates)  # ours, not the sampler's: the guarantee rests on them
 
         tried: dict[tuple[bytes, float], tuple[NDArray[np.float64], Evaluation]] = {}
@@ -209,8 +240,8 @@ class _Step:
             )
         )
         weights, evaluated = after(decision.accepted, decision.multiple)
-
-        outcome = Outcome(energies, decision.accepted)
+        accepted = decision.accepted & solved
+        outcome = Outcome(energies, accepted, solved)
         following = TrainingState(
             iteration=state.iteration + 1,
             weights=weights,
@@ -224,12 +255,15 @@ class _Step:
             "accuracy": evaluated.accuracy,
             "loss_change": evaluated.loss - evaluation.loss,
             "energy": float(energies.sum()),
-            "lower_bound": float(bounds.sum()),
-            "gap": float((energies - bounds).sum()),
-            "accepted": int(decision.accepted.sum()),
-            "multiple": float(decision.multiple * plan.step) if decision.accepted.any() else 0.0,
+            "lower_bound": float(bounds[solved].sum()),
+            "gap": float((energies - bounds)[solved].sum()),
+            "solved": int(solved.sum()),
+            "accepted": int(accepted.sum()),
+            "multiple": float(decision.multiple * plan.step) if accepted.any() else 0.0,
             "range": float(state.ranges.sum() / len(state.ranges)),
             "bits": state.bits,
+            "failures": _describe_failures(answers),
+            **self.sampler.summarise(answers),
         }
         return following, evaluated, row
 
@@ -238,8 +272,12 @@ class _Step:
         seeds = descend(descend(self._seed_of_anneals, [iteration]), np.arange(len(problems)))
         try:
             answers = self.sampler.solve(problems, seeds.tolist())
+        except BudgetExhaustedError:
+            raise
         except SamplerError as error:
             raise SamplerError(f"iteration {iteration + 1}: {error}") from error
+        except OSError as error:  # the network's doing, or a time-out: the next iteration may fare better
+            return [Samples.failed(problem, f"{type(error).__name__}: {error}") for problem in problems]
         except Exception as error:
             raise SamplerError(
                 f"iteration {iteration + 1}: {type(self.sampler).__name__} raised {type(error).__name__}: {error}"
@@ -255,7 +293,7 @@ class _Step:
             raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
         for problem, answer in zip(problems, answers, strict=True):
             expected = (problem.n_parameters, problem.encoding.bits)
-            if answer.bits.shape[1:] != expected or len(answer.bits) == 0:
+            if answer.bits.shape[1:] != expected or (len(answer.bits) == 0 and answer.failure is None):
                 raise SamplerError(
                     f"{source} with bits of shape {answer.bits.shape}; "
                     f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"

@@ -17,14 +17,14 @@ class PrecisionPolicy:
 
 
 def _one_more_when_stuck(bits: int, most: int, outcome: Outcome) -> int:
-    stuck = 2 * int((outcome.energies < 0).sum()) < len(outcome.energies)
+    stuck = 2 * int((outcome.energies < 0).sum()) < int(outcome.solved.sum())
     return min(bits + 1, most) if stuck else bits
 
 
 # As in the paper: the same number of bits throughout.
 fixed = PrecisionPolicy(first=lambda most: most, following=lambda bits, most, outcome: bits)
 
-# The paper's outlook: one bit first, another whenever fewer than half of the problems promise descent.
+# The paper's outlook: one bit first, another whenever fewer than half of the solves promise descent.
 adaptive = PrecisionPolicy(first=lambda most: 1, following=_one_more_when_stuck)
 
 PRECISION_POLICIES: dict[str, PrecisionPolicy] = {"fixed": fixed, "adaptive": adaptive}

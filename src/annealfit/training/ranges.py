@@ -24,9 +24,10 @@ def fixed(ranges: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
 def adaptive(ranges: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
     """A trust region for each problem: wider after an update that promised descent, narrower after one that did not.
 
-    Halving δ is worth a bit of resolution and costs no variable.
+    Halving δ is worth a bit of resolution and costs no variable. A solve that failed says nothing about its range.
     """
-    return np.clip(ranges * np.where(outcome.energies < 0, GROWTH, SHRINKAGE), SMALLEST, LARGEST)
+    without_descent = np.where(outcome.solved, SHRINKAGE, 1.0)
+    return np.clip(ranges * np.where(outcome.energies < 0, GROWTH, without_descent), SMALLEST, LARGEST)
 
 
 RANGE_POLICIES: dict[str, RangePolicy] = {"fixed": fixed, "adaptive": adaptive}

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from annealfit.surrogate import Evaluation, TrainingSet, loss_lower_bound
 
+# A device that answers nothing for so many iterations, each with the sampler's own retries, is not coming back soon.
+UNSOLVED_ITERATIONS = 5
 PLATEAU = 1e-9  # a smaller relative gain than this in `patience` iterations is none
 
 
@@ -52,6 +54,8 @@ class Stopping:
         last = history[-1]
         if self.time_limit is not None and last["seconds"] >= self.time_limit:
             return "time_limit"
+        if len(history) >= UNSOLVED_ITERATIONS and not any(row["solved"] for row in history[-UNSOLVED_ITERATIONS:]):
+            return "sampler"
         # Looked at once in `patience` iterations: at every one, a long training would mostly look back.
         if self.patience is not None and len(history) > self.patience and len(history) % self.patience == 0:
             before = min(row["loss"] for row in history[: -self.patience])

@@ -1,0 +1,102 @@
+"""BlockSampler: problems larger than a sampler can take, solved block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.errors import InvalidInputError, check_number
+from annealfit.problem import QuadraticProblem, group_by_curvature
+from annealfit.randomness import child_seed
+from annealfit.samplers.base import Sampler, Samples
+
+
+@dataclass(frozen=True)
+class BlockSampler(Sampler):
+    """Block-coordinate descent with another sampler: `max_variables` at a time, the rest held fixed.
+
+    With the update `u` so far (0 where no block has been), the block b sees the problem
+    `(G_bb, (Gu + g)_b, δ, K)`; its energy is the change of the whole problem's, so the energies of the blocks add
+    up. All problems' blocks of one turn go to the child together. `sweeps` visits every block again, each time
+    seeing what the others chose.
+
+    >>> from annealfit.encoding import Encoding
+    >>> from annealfit.samplers import ExactSolver
+    >>> problem = QuadraticProblem(np.eye(40) + 0.1, np.linspace(-1, 1, 40), Encoding(bits=2, range=0.5))
+    >>> answer = BlockSampler(ExactSolver(), max_variables=20, sweeps=2).sample(problem)
+    >>> answer.best_energy < 0, answer.bits.shape
+    (True, (1, 40, 2))
+    """
+
+    child: Sampler
+    max_variables: int
+    sweeps: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.child, Sampler):
+            raise InvalidInputError(f"{self.child!r} is not an annealfit sampler; wrap dimod's: DimodSampler(it)")
+        check_number("max_variables", self.max_variables, Integral, minimum=1)
+        check_number("sweeps", self.sweeps, Integral, minimum=1)
+
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """One read a problem. A problem one of whose blocks fails is not solved."""
+        answers: dict[int, Samples] = {}
+        for positions in group_by_curvature(problems):
+            group = [problems[position] for position in positions]
+            solved = self._solve_alike(group, [seeds[position] for position in positions])
+            answers.update(zip(positions, solved, strict=True))
+        return [answers[position] for position in range(len(problems))]
+
+    def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
+        """What the child says of all its blocks."""
+        return self.child.summarise([block for answer in answers for block in answer.info.get("blocks", ())])
+
+    def _solve_alike(self, problems: list[QuadraticProblem], seeds: list[int]) -> list[Samples]:
+        """Problems with a common curvature and number of bits: their blocks have common curvatures too."""
+        whole = problems[0]
+        encodings = [problem.encoding for problem in problems]
+        updates = np.zeros((len(problems), whole.n_parameters))
+        bits = np.zeros((len(problems), whole.n_parameters, whole.encoding.bits), dtype=np.uint8)
+        asked: list[list[Samples]] = [[] for _ in problems]
+        failures: dict[int, str] = {}
+        gradients = np.array([problem.gradient for problem in problems])
+        for turn, block in enumerate(self._turns(whole)):
+            going = [number for number in range(len(problems)) if number not in failures]
+            if not going:
+                break
+            updates[:, block] = 0.0  # what the block chose before is chosen anew
+            fields = updates @ whole.curvature[:, block] + gradients[:, block]
+            template = QuadraticProblem(whole.curvature[block, block], fields[0], whole.encoding)
+            parts = [template.with_gradient(fields[number], encodings[number]) for number in going]
+            solved = self.child.solve(parts, [child_seed(seeds[number], turn) for number in going])
+            for number, part, samples in zip(going, parts, solved, strict=True):
+                asked[number].append(samples)
+                if samples.failure is not None:
+                    failures[number] = samples.failure
+                    continue
+                bits[number, block] = samples.best_bits
+                updates[number, block] = part.decode(samples.best_bits)
+        return [
+            Samples.failed(problem, failures[number], {"blocks": tuple(blocks)})
+            if number in failures
+            else Samples.of(problem, bits[number][None], {"blocks": tuple(blocks)})
+            for number, (problem, blocks) in enumerate(zip(problems, asked, strict=True))
+        ]
+
+    def _turns(self, problem: QuadraticProblem) -> Iterator[slice]:
+        """The blocks in turn: consecutive parameters, as many as fit, all blocks of about one size."""
+        at_most = self.max_variables // problem.encoding.bits
+        if at_most == 0:
+            raise InvalidInputError(
+                f"max_variables is {self.max_variables}, and one parameter has {problem.encoding.bits} bits: "
+                "use fewer bits, or larger blocks"
+            )
+        count = -(-problem.n_parameters // at_most)
+        edges: NDArray[np.int64] = np.linspace(0, problem.n_parameters, count + 1).round().astype(np.int64)
+        for _ in range(self.sweeps):
+            yield from (slice(int(first), int(last)) for first, last in pairwise(edges))

@@ -1,0 +1,135 @@
+"""Calls of a device that is paid for by use: planned, tried again where that can help, never beyond the budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from annealfit.errors import BudgetExhaustedError, SamplerError, require
+from annealfit.hardware.access_time import access_seconds, most_reads
+from annealfit.hardware.chip import EXTRA
+
+_MICROSECONDS = 1e-6
+_POLL_SECONDS = 0.02
+_TIMED_PARAMETERS = ("annealing_time", "programming_thermalization", "readout_thermalization")
+
+
+@dataclass
+class Receipt:
+    """What a solve cost, and what went wrong on the way; filled while it runs."""
+
+    calls: int = 0
+    access_seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    breaks: list[tuple[float, int]] = field(default_factory=list)  # of each call: share of broken chains, reads
+
+    @property
+    def chain_breaks(self) -> float:
+        """The mean share of broken chains in a read."""
+        reads = sum(count for _, count in self.breaks)
+        return sum(share * count for share, count in self.breaks) / reads if reads else 0.0
+
+
+class CallFailedError(Exception):
+    """A call failed in spite of its retries."""
+
+
+class DeviceAccess:
+    """The way to a device: its limits and billing, our retries and budget."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+        *,
+        max_access_seconds: float | None,
+        retries: int,
+        backoff_seconds: float,
+        timeout_seconds: float,
+    ) -> None:
+        if not properties.get("problem_timing_data"):
+            raise SamplerError("the solver publishes no problem_timing_data, so its calls cannot be planned")
+        self._timing = properties["problem_timing_data"]
+        self._timed = {name: parameters[name] for name in _TIMED_PARAMETERS if name in parameters}
+        self._longest_seconds = properties["problem_run_duration_range"][1] * _MICROSECONDS
+        self._most_reads = properties["num_reads_range"][1]
+        self.max_access_seconds = max_access_seconds
+        self.retries, self.backoff_seconds, self.timeout_seconds = retries, backoff_seconds, timeout_seconds
+        self.spent_seconds = 0.0
+
+    def estimate(self, n_qubits: int, reads: int) -> float:
+        """Seconds of access time that a call takes."""
+        return access_seconds(self._timing, n_qubits, reads, **self._timed)
+
+    def divide(self, reads: int, n_qubits: int) -> Iterator[int]:
+        """The reads of each call when so many are wanted: no call longer than the device allows."""
+        limit = min(self._most_reads, most_reads(self._timing, self._longest_seconds, n_qubits, **self._timed))
+        if limit < 1:
+            raise SamplerError(
+                f"not even one read fits the solver's limit of {self._longest_seconds:g} s a call; "
+                "lower annealing_time or the thermalization times"
+            )
+        while reads > 0:
+            yield min(reads, limit)
+            reads -= limit
+
+    def call(self, submit: Callable[[], Any], n_qubits: int, reads: int, receipt: Receipt) -> Any:
+        """The sample set that `submit` brings, tried again after growing pauses while it fails for a passing reason."""
+        estimate = self.estimate(n_qubits, reads)
+        fault = ""
+        for attempt in range(self.retries + 1):
+            if attempt:
+                time.sleep(self.backoff_seconds * 2 ** (attempt - 1))
+            self._check_budget(estimate)
+            receipt.calls += 1
+            try:
+                sampleset = _resolve(submit(), self.timeout_seconds)
+            except Exception as error:
+                fault = f"{type(error).__name__}: {error}"
+                if not _is_passing(error):
+                    raise SamplerError(f"the device refused the call ({fault})") from error
+                receipt.faults.append(fault)
+                self._charge(estimate, receipt)  # lost on the way back, it may have run: a budget has to count it
+            else:
+                timing = sampleset.info.get("timing", {})
+                self._charge(timing.get("qpu_access_time", estimate / _MICROSECONDS) * _MICROSECONDS, receipt)
+                return sampleset
+        raise CallFailedError(f"no answer in {self.retries + 1} calls, the last: {fault}")
+
+    def _check_budget(self, estimate: float) -> None:
+        if self.max_access_seconds is not None and self.spent_seconds + estimate > self.max_access_seconds:
+            raise BudgetExhaustedError(
+                f"{self.spent_seconds:.3f} s of QPU access time are used and the next call takes about "
+                f"{estimate:.3f} s; max_access_seconds is {self.max_access_seconds:g}"
+            )
+
+    def _charge(self, seconds: float, receipt: Receipt) -> None:
+        self.spent_seconds += seconds
+        receipt.access_seconds += seconds
+
+
+def _resolve(sampleset: Any, timeout_seconds: float) -> Any:
+    deadline = time.monotonic() + timeout_seconds
+    while not sampleset.done():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no answer within {timeout_seconds:g} s")
+        time.sleep(_POLL_SECONDS)
+    sampleset.resolve()
+    return sampleset
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether trying again can help: not against bad requests or missing rights."""
+    requests = require("dwave.cloud.api.exceptions", extra=EXTRA, purpose="running on a QPU")
+    cloud = require("dwave.cloud.exceptions", extra=EXTRA, purpose="running on a QPU")
+    lasting = (
+        requests.ResourceAuthenticationError,
+        requests.ResourceAccessForbiddenError,
+        requests.ResourceNotFoundError,
+        requests.ResourceBadRequestError,
+    )
+    # D-Wave's request errors are OSErrors, as the network's own are.
+    passing = (OSError, cloud.PollingTimeout, cloud.CanceledFutureError, cloud.ProblemUploadError)
+    return isinstance(error, passing) and not isinstance(error, lasting)
