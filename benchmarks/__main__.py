@@ -3,7 +3,7 @@
 import argparse
 import platform
 
-from benchmarks import annealing, dense_models, other_samplers, training
+from benchmarks import annealing, dense_models, other_samplers, qpu, training
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
     print(
         f"Python {platform.python_version()}, {platform.processor() or platform.machine()}; times are least of several"
     )
-    for benchmark in (annealing, dense_models, other_samplers, training):
+    for benchmark in (annealing, dense_models, other_samplers, qpu, training):
         benchmark.run(quick=quick)
 
 

@@ -47,7 +47,7 @@ _RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "checkpoint_every", "res
 _STOPPING_PARAMETERS = frozenset({"max_iter", "tol", "patience", "time_limit"})
 
 # Ends of a training that it did not choose itself.
-_CUT_SHORT = {
+CUT_SHORT = {
     "interrupted": "was interrupted",
     "budget": "used up the sampler's budget",
     "sampler": "ended because the sampler solved nothing any more",
@@ -242,9 +242,9 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        if result.stop_reason in _CUT_SHORT:
+        if result.stop_reason in CUT_SHORT:
             warnings.warn(
-                f"training {_CUT_SHORT[result.stop_reason]} after {self.n_iter_} of {self.max_iter} iterations; "
+                f"training {CUT_SHORT[result.stop_reason]} after {self.n_iter_} of {self.max_iter} iterations; "
                 "the classifier holds what was learnt so far",
                 stacklevel=2,
             )

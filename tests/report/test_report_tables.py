@@ -94,6 +94,16 @@ def test_sizes_are_the_papers():
     assert {entry.verdict for row in table.rows for entry in row} == {"", "near"}
 
 
+def test_the_largest_cliques_are_those_that_embed():
+    pytest.importorskip("minorminer")
+    from annealfit.hardware.topologies import ideal_chip
+
+    for name, size in tables.LARGEST_CLIQUES.items():
+        assert ideal_chip(name.split()[1]).largest_clique == size
+    pegasus = ideal_chip("P16").graph
+    assert (len(pegasus), pegasus.number_of_edges()) == (tables.PEGASUS_QUBITS, tables.PEGASUS_COUPLERS)
+
+
 def test_hardware_counts_cliques_not_couplers():
     table = tables.hardware_table([])
     assert [cell(table, name, "10").text for name in ("within_couplers", "clique_p16", "clique_z12")] == [

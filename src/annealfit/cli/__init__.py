@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from annealfit.cli import data, paper, training
+from annealfit.cli import compare, data, hardware, paper, training
 from annealfit.cli.program import app, main
 
 __all__ = ["app", "main"]
 
 # The commands, in the order of --help.
-for _command in (training.train, training.predict, training.export, paper.reproduce, paper.report):
+for _command in (training.train, training.predict, training.export, paper.reproduce, paper.report, hardware.hardware):
     app.command()(_command)
+app.command()(compare.compare_samplers)
 app.add_typer(data.datasets_app, name="datasets")

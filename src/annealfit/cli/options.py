@@ -11,6 +11,7 @@ from annealfit.datasets import DATASETS
 from annealfit.errors import InvalidInputError
 from annealfit.experiments import store
 from annealfit.export import FORMATS
+from annealfit.samplers.catalogue import SAMPLERS
 
 Format = StrEnum("Format", list(FORMATS))  # type: ignore[misc]
 HistoryFormat = StrEnum("HistoryFormat", list(store.HISTORY_FORMATS))  # type: ignore[misc]
@@ -51,6 +52,18 @@ PoolOption = Annotated[int, typer.Option(help="Max-pooling size.")]
 StandardizeOption = Annotated[
     str,
     typer.Option(help="none, pixels or features: what gets mean 0 and variance 1 over the training data."),
+]
+SamplerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[:SETTING=VALUE,…]",
+        help=f"What solves the QUBOs: {', '.join(SAMPLERS)}. mock-qpu rehearses on a simulated D-Wave chip.",
+        show_default="native",
+    ),
+]
+BlocksOption = Annotated[
+    int | None,
+    typer.Option(help="Solve problems in blocks of at most so many variables: for those larger than a chip."),
 ]
 SeedOption = Annotated[int, typer.Option(help="Decides the split, the filters, the initial weights and every anneal.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]

@@ -16,9 +16,10 @@ from rich.table import Table
 
 from annealfit import __version__
 from annealfit.classifier import AnnealedClassifier
-from annealfit.cli.display import console, make_table, plain, training_progress
+from annealfit.cli.display import console, errors, make_table, plain, training_progress
 from annealfit.cli.options import (
     BitsOption,
+    BlocksOption,
     DatasetArgument,
     DownloadOption,
     FiltersOption,
@@ -29,10 +30,12 @@ from annealfit.cli.options import (
     PoolOption,
     Preset,
     PresetOption,
+    SamplerOption,
     SeedOption,
     SizeOption,
     StandardizeOption,
 )
+from annealfit.cli.sampling import choose_sampler, describe_plan, sampler_notes
 from annealfit.datasets import load_dataset
 from annealfit.errors import InvalidInputError, MissingDependencyError
 from annealfit.experiments import TrainingRun, run_training, store
@@ -50,6 +53,8 @@ def train(
     kernel: KernelOption = 3,
     pool: PoolOption = 2,
     standardize: StandardizeOption = "none",
+    sampler: SamplerOption = None,
+    blocks: BlocksOption = None,
     size: SizeOption = 8,
     download: DownloadOption = False,
     seed: SeedOption = 42,
@@ -71,6 +76,8 @@ def train(
       annealfit train digits --preset matched --bits 10 --out runs/matched
 
       annealfit train mnist --download --filters 8
+
+      annealfit train digits --bits 2 --max-iter 20 --sampler mock-qpu:topology=Z12,faults=0.1
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     if resume and (out is None or not (out / store.CHECKPOINT_FILE).exists()):
@@ -80,6 +87,8 @@ def train(
             else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
         )
     classifier = _classifier(preset, bits, max_iter, seed)
+    if sampler is not None or blocks is not None:
+        classifier.set_params(sampler=choose_sampler(sampler, blocks, classifier.sampler, seed))
     features = RandomConvFeatures(
         n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
     )
@@ -93,14 +102,18 @@ def train(
         "features": features.get_params(),
         "classifier": {name: _describe(value) for name, value in classifier.get_params(deep=False).items()},
     }
-    classifier.problems(features.fit_transform(data.X_train), data.y_train)  # bad settings fail before any file is made
+    # Bad settings, or a problem that does not fit the device, fail before any file is made or any call paid for.
+    problems = classifier.problems(features.fit_transform(data.X_train), data.y_train)
+    plan = classifier.sampler.preflight(problems) if classifier.sampler is not None else None
+    if plan is not None:
+        errors.print(plain(describe_plan(plan, classifier.max_iter)), soft_wrap=True)
     store.open_run_folder(folder, config, resume=resume)
     classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
     with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
         run = run_training(data, features, classifier, [on_iteration])
     store.save_run(run, folder, history_format=history)
-    notes = _draw(run, folder)
+    notes = [*_draw(run, folder), *sampler_notes(classifier)]
     if as_json:
         typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
         return

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Published standard deviations, from and to, of fields in ±4 and of couplings in ±1 ("Errors and Error Correction" in
-# D-Wave's documentation). They vary along the anneal, and were measured on a D-Wave 2X; none newer are published.
+# D-Wave's documentation). They vary along the anneal, and were measured on a D-Wave 2X; it has none newer.
 FIELD_ERROR = (0.01, 0.025)
 COUPLING_ERROR = (0.01, 0.015)
 # The levels at which a problem is looked at: the least error, the most of couplings, the most of all.
 ERROR_LEVELS = (COUPLING_ERROR[0], COUPLING_ERROR[1], FIELD_ERROR[1])
 # Multiple of uniform torque compensation. The usual 1.414 is meant for couplings of random sign; those of a Gram matrix
-# mostly share theirs, and pull at a chain together: with it a fifth of the chains broke at 2 bits (docs/hardware.md).
+# mostly share theirs, and pull at a chain together: with it a fifth of the chains broke at 2 bits (docs/qpu.md).
 CHAIN_PREFACTOR = 2.0
 
 
@@ -109,15 +109,18 @@ class Resolution:
 
 
 def resolve(
-    fields: NDArray[np.float64], couplings: NDArray[np.float64], ranges: DeviceRanges = ADVANTAGE
+    fields: NDArray[np.float64],
+    couplings: NDArray[np.float64],
+    ranges: DeviceRanges = ADVANTAGE,
+    chain_prefactor: float = CHAIN_PREFACTOR,
 ) -> Resolution:
-    """How much of the problem the device resolves with chains of the usual strength.
+    """How much of the problem the device resolves beside chains of the usual strength.
 
     >>> resolution = resolve(np.ones(3), np.triu(np.array([[0.0, 8.0, -0.1]] * 3), 1))
     >>> resolution.share_below[0.025]
     0.6666666666666666
     """
-    scale = device_scale(fields, couplings, torque_compensation(couplings), ranges)
+    scale = device_scale(fields, couplings, torque_compensation(couplings, chain_prefactor), ranges)
     below = {error: share_below(couplings, scale, error) for error in ERROR_LEVELS}
     return Resolution(scale, float(np.log2(span(couplings))), below)
 

@@ -63,10 +63,11 @@ class Chip:
     def tiles(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
         """Up to `at_most` disjoint embeddings of the complete graph, to solve as many problems in one call."""
         asked, found = self._tiles.get(n_variables, (0, ()))
-        if len(found) == asked < at_most:  # fewer than asked means that the chip is full
-            found = _nearest_first(n_variables, self.graph, at_most)
+        first = self.clique(n_variables)
+        if first is not None and len(found) == asked < at_most:  # fewer than asked means that the chip is full
+            found = _nearest_first(first, self.graph, at_most)
             if len(found) < at_most:
-                found = max(found, _column_by_column(n_variables, self.graph, at_most), key=len)
+                found = max(found, _column_by_column(first, self.graph, at_most), key=len)
             self._tiles[n_variables] = at_most, found
         return found[:at_most]
 
@@ -94,30 +95,28 @@ def _find_clique(n_variables: int, graph: networkx.Graph) -> Embedding | None:
     return dict(enumerate(chains)) or None
 
 
-def _nearest_first(n_variables: int, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
+def _nearest_first(first: Embedding, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
     """Take the best embedding that is left, one after another: the shortest chains, but gaps between the tiles."""
-    left = graph.copy()
-    found: list[Embedding] = []
+    found = [first]
+    allowed = longest_chain(first) + _LONGER_CHAINS
+    left = graph.copy() if at_most > 1 else graph
     while len(found) < at_most:
-        embedding = _find_clique(n_variables, left)
-        if embedding is None or longest_chain(embedding) > longest_chain((found or [embedding])[0]) + _LONGER_CHAINS:
+        left.remove_nodes_from([qubit for chain in found[-1].values() for qubit in chain])
+        embedding = _find_clique(len(first), left)
+        if embedding is None or longest_chain(embedding) > allowed:
             break
         found.append(embedding)
-        left.remove_nodes_from([qubit for chain in embedding.values() for qubit in chain])
     return tuple(found)
 
 
-def _column_by_column(n_variables: int, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
+def _column_by_column(best: Embedding, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
     """Fill the chip from the left, each tile in the narrowest window that holds it: slower, but more of them fit."""
-    best = _find_clique(n_variables, graph)
-    if best is None:
-        return ()
     allowed = longest_chain(best) + _LONGER_CHAINS
     left = _from_left_to_right(graph)
     found: list[Embedding] = []
     smallest = window = qubits_of([best])
     while len(found) < at_most and len(left) >= smallest:
-        embedding = _find_clique(n_variables, _induced(graph, left[:window]))
+        embedding = _find_clique(len(best), _induced(graph, left[:window]))
         if embedding is not None and longest_chain(embedding) <= allowed:
             found.append(embedding)
             taken = {qubit for chain in embedding.values() for qubit in chain}

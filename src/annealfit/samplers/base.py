@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from annealfit.errors import InvalidInputError, SamplerError
 from annealfit.problem import QuadraticProblem
+from annealfit.samplers.preflight import Preflight
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +93,10 @@ class Sampler(ABC):
         Most samplers add nothing; one that is paid for by use says what it cost.
         """
         return {}
+
+    def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
+        """What solving these problems would cost; None for a sampler that costs nothing but this computer's time."""
+        return None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # no address: a checkpoint compares samplers by their repr

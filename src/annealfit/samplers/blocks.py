@@ -14,6 +14,7 @@ from annealfit.errors import InvalidInputError, check_number
 from annealfit.problem import QuadraticProblem, group_by_curvature
 from annealfit.randomness import child_seed
 from annealfit.samplers.base import Sampler, Samples
+from annealfit.samplers.preflight import Preflight
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,18 @@ class BlockSampler(Sampler):
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
         """What the child says of all its blocks."""
         return self.child.summarise([block for answer in answers for block in answer.info.get("blocks", ())])
+
+    def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
+        """The child's costs of all blocks; every block is taken as if the others had not been."""
+        turns = []
+        for positions in group_by_curvature(problems):
+            whole = problems[positions[0]]
+            for block in self._turns(whole):
+                first = QuadraticProblem(whole.curvature[block, block], whole.gradient[block], whole.encoding)
+                parts = [first.with_gradient(problems[i].gradient[block], problems[i].encoding) for i in positions]
+                turns.append(self.child.preflight(parts))
+        known = [turn for turn in turns if turn is not None]
+        return Preflight.of_all(known) if known else None
 
     def _solve_alike(self, problems: list[QuadraticProblem], seeds: list[int]) -> list[Samples]:
         """Problems with a common curvature and number of bits: their blocks have common curvatures too."""

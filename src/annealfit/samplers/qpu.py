@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
 
@@ -17,6 +16,7 @@ from annealfit.problem import QuadraticProblem
 from annealfit.randomness import child_seed
 from annealfit.samplers.base import Sampler, Samples
 from annealfit.samplers.device_access import CallFailedError, DeviceAccess, Receipt
+from annealfit.samplers.preflight import Preflight
 from annealfit.samplers.programming import Program, side_by_side
 
 # More broken chains than this are worth a word in the history: majority votes are then half guesses.
@@ -25,17 +25,6 @@ MANY_BROKEN_CHAINS = 0.25
 UNRESOLVED_SHARE = 0.5
 # Blocks of about this size need the fewest calls: ten of them fit a chip at once, with short chains.
 BLOCK_VARIABLES = 40
-
-
-@dataclass(frozen=True)
-class Preflight:
-    """What solving some problems once would take: nothing has been submitted."""
-
-    calls: int
-    qubits: int  # of the largest call
-    longest_chain: int
-    access_seconds: float
-    unresolved_share: float  # couplings below the published analog error, in the worst problem
 
 
 class QPUSampler(Sampler):
@@ -231,11 +220,12 @@ class QPUSampler(Sampler):
         size, n_parameters = problem.n_variables, problem.n_parameters
         if self.chip.clique(size) is None:
             largest = self.chip.largest_clique
+            block = min(largest, BLOCK_VARIABLES)
             fewer_bits = f"use at most bits={largest // n_parameters}, or " if largest >= n_parameters else ""
             raise SamplerError(
                 f"{size} variables ({n_parameters} parameters of {problem.encoding.bits} bits) do not embed on "
                 f"{self.chip.name}: its largest clique is {largest}; {fewer_bits}solve in blocks: "
-                f"BlockSampler(sampler, max_variables={min(largest, BLOCK_VARIABLES)})"
+                f"BlockSampler(sampler, max_variables={block}), or --blocks {block}"
             )
         return self.chip.tiles(size, at_most)
 
@@ -246,7 +236,7 @@ class QPUSampler(Sampler):
             warnings.warn(
                 f"{share:.0%} of the couplings are below the device's analog error ({COUPLING_ERROR[1]} of its range), "
                 f"so most of their {program.problems[0].encoding.bits} bits are noise; use fewer bits (2 or 3 do, with "
-                "an adaptive range)",
+                "an adaptive range), or standardise the features (StandardScaler)",
                 stacklevel=2,
             )
 

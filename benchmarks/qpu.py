@@ -1,0 +1,94 @@
+"""Choices of the QPU path, on the rehearsal device: chain strength, noise, size of blocks. No clock is read here."""
+
+import warnings
+
+from benchmarks.timing import print_table
+
+import numpy as np
+
+from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit.baselines import solve_logistic
+from annealfit.bounds import lower_bounds
+from annealfit.samplers import BlockSampler, MockQPU, QPUSampler, Sampler
+from annealfit.surrogate import TrainingSet, evaluate
+
+
+class Digits:
+    def __init__(self, n_features: int) -> None:
+        data = load_dataset("digits", seed=42)
+        features = RandomConvFeatures(n_filters=-(-n_features // 9), random_state=42)
+        self.X, self.y = features.fit_transform(data.X_train)[:, :n_features], data.y_train
+        self.X_test, self.y_test = features.transform(data.X_test)[:, :n_features], data.y_test
+        training_set = TrainingSet.build(self.X, self.y, 10, 1e-3)
+        self.optimum = evaluate(training_set, solve_logistic(training_set).weights).loss
+
+    def train(self, sampler: Sampler, bits: int, iterations: int) -> list[str]:
+        classifier = AnnealedClassifier(bits=bits, max_iter=iterations, sampler=sampler, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            classifier.fit(self.X, self.y)
+        history = classifier.history_
+        return [
+            f"{history[-1]['loss'] / self.optimum:.4f}",
+            f"{classifier.score(self.X_test, self.y_test):.1%}",
+            f"{np.mean([row['chain_breaks'] for row in history]):.1%}",
+            str(sum(row["calls"] for row in history)),
+            f"{sum(row['access_seconds'] for row in history):.2f}",
+        ]
+
+
+REACHED = ["loss / optimum", "test", "chains broken", "calls", "access s"]
+
+
+def run(*, quick: bool) -> None:
+    small = Digits(18)
+    problems = AnnealedClassifier(bits=2, random_state=0).problems(small.X, small.y)
+    bound = lower_bounds(problems).sum()
+    sweep = QPUSampler(MockQPU(seed=3)).sweep_chain_prefactors(problems, [0.5, 1.0, 1.414, 2.0, 3.0, 4.0])
+    print_table(
+        "Chain strength: digits, d = 18, 2 bits, first iteration, P16 with published noise, 100 reads",
+        ["prefactor", "best above bound", "mean above bound", "chains broken"],
+        [
+            [
+                f"{row['chain_prefactor']:g}",
+                f"{row['energy'] - bound:.4f}",
+                f"{row['mean_energy'] - bound:.4f}",
+                f"{row['chain_breaks']:.1%}",
+            ]
+            for row in sweep
+        ],
+    )
+    iterations = 10 if quick else 40
+    rows = [
+        [
+            str(bits),
+            f"{prefactor:g}",
+            *small.train(QPUSampler(MockQPU(seed=3), chain_prefactor=prefactor), bits, iterations),
+        ]
+        for bits in (1, 2)
+        for prefactor in (1.414, 2.0, 3.0)
+    ]
+    print_table(f"Training with it, {iterations} iterations", ["bits", "prefactor", *REACHED], rows)
+    rows = [
+        [
+            f"{factor:g}",
+            *small.train(
+                QPUSampler(MockQPU(seed=3, field_noise=0.025 * factor, coupling_noise=0.015 * factor)), 2, iterations
+            ),
+        ]
+        for factor in (0, 1, 4, 16)
+    ]
+    print_table("Analog error, as a multiple of the published one, 2 bits", ["error ×", *REACHED], rows)
+    large = Digits(128)
+    rows = [
+        [
+            str(size),
+            *large.train(BlockSampler(QPUSampler(MockQPU(seed=3), num_reads=25), size), 2, 3 if quick else 10),
+        ]
+        for size in (20, 38, 76, 180)
+    ]
+    print_table("Blocks: d = 128, 2 bits, 258 variables on a 180-clique", ["variables", *REACHED], rows)
+
+
+if __name__ == "__main__":
+    run(quick=False)

@@ -1,0 +1,314 @@
+"""The command that sets samplers side by side on the same problems."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from annealfit import __version__
+from annealfit.cli.display import console, errors, make_progress, make_table, plain
+from annealfit.cli.options import (
+    BitsOption,
+    DatasetArgument,
+    DownloadOption,
+    FiltersOption,
+    JsonOption,
+    KernelOption,
+    PoolOption,
+    Preset,
+    PresetOption,
+    SeedOption,
+    SizeOption,
+    StandardizeOption,
+)
+from annealfit.cli.sampling import choose_sampler
+from annealfit.datasets import load_dataset
+from annealfit.errors import InvalidInputError, MissingDependencyError, choose
+from annealfit.experiments import sampler_study, store
+from annealfit.experiments.sampler_study import Comparison, SolveRow, TrainingRow
+from annealfit.experiments.spec import RunSpec
+from annealfit.export import write
+from annealfit.features import RandomConvFeatures
+from annealfit.persistence import write_json
+from annealfit.samplers import Sampler
+from annealfit.samplers.catalogue import SAMPLERS
+
+Row = SolveRow | TrainingRow
+COMPARISON_FILE = "comparison.json"
+_SOLVING = ("above bound", "% of it", "least ms", "median ms", "reached", "problems", "to target", "QPU ms")
+_TRAINING = ("loss ÷ optimum", "test %", "iterations", "seconds", "QPU seconds")
+_NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that decide no result, or stand elsewhere
+# All but the one that is paid for by use.
+UNASKED = tuple(name for name in SAMPLERS if name != "qpu")
+
+
+def compare_samplers(
+    context: typer.Context,
+    dataset: DatasetArgument,
+    samplers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:SETTING=VALUE,…],…",
+            help=f"Any of {', '.join(SAMPLERS)}. Default: all that are installed, but not qpu.",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Timed solves of the same problems, each with its own seeds.")
+    ] = 10,
+    late: Annotated[
+        int, typer.Option(min=0, help="Take problems after so many iterations as well as the first; 0: the first only.")
+    ] = 30,
+    target: Annotated[
+        float, typer.Option(min=0, help="How near to the best energy found counts as reached, as a share of the bound.")
+    ] = 0.01,
+    iterations: Annotated[int, typer.Option(min=1, help="Iterations of the training with each sampler, at most.")] = 30,
+    preset: PresetOption = Preset.annealfit,
+    bits: BitsOption = None,
+    filters: FiltersOption = 2,
+    kernel: KernelOption = 3,
+    pool: PoolOption = 2,
+    standardize: StandardizeOption = "none",
+    size: SizeOption = 8,
+    download: DownloadOption = False,
+    seed: SeedOption = 42,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder for the problems, the tables and a figure.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give every sampler the same problems, and say how good its answers are and how long they take.
+
+    The problems are a training's own, of its first iteration and of a later one. Energies are held
+    against a bound that no sampler can get below. Then the training itself is run with each sampler.
+
+    [bold]Examples[/]
+
+      annealfit compare-samplers digits
+
+      annealfit compare-samplers digits --bits 1 --samplers native,native:num_reads=100,rounded -o runs/one-bit
+    """
+    chosen_bits = bits if bits is not None else 3 if preset == Preset.annealfit else 20
+    classifier = RunSpec(dataset, "qubo", seed, str(preset), chosen_bits, max_iter=iterations).classifier()
+    features = RandomConvFeatures(
+        n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
+    )
+    data = load_dataset(dataset, seed=seed, size=size, download=download)
+    classifier.problems(features.fit_transform(data.X_train), data.y_train)  # bad settings fail before any file is made
+    made, skipped = _make_samplers(samplers, seed, native=classifier.sampler)
+    if out is not None:
+        _open_folder(out)
+    with ExitStack() as stack:
+        for sampler in made.values():
+            if isinstance(sampler, AbstractContextManager):  # it has a connection to close
+                stack.enter_context(sampler)
+        on_solve = stack.enter_context(_progress(list(made), (repeats + 1) * (2 if late else 1) + iterations))
+        found = sampler_study.compare_samplers(
+            made, data, features, classifier, late=late, repeats=repeats, target=target, seed=seed, on_solve=on_solve
+        )
+    options = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
+    document = {
+        "annealfit": __version__,
+        "options": {**options, "bits": chosen_bits},
+        "samplers": {name: repr(sampler) for name, sampler in made.items()},
+        "confidence": sampler_study.CONFIDENCE,
+        "skipped": skipped,
+        **_describe(found),
+    }
+    notes = [*(f"{name} is left out: {reason}" for name, reason in skipped.items()), *found.notes]
+    if out is not None:
+        notes += _save(found, document, out)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        _print(found, f"{100 * target:g} %")
+    for note in notes:
+        errors.print(plain(f"note: {note}"), soft_wrap=True)
+
+
+def _make_samplers(asked: str | None, seed: int, native: Sampler | None) -> tuple[dict[str, Sampler], dict[str, str]]:
+    """The samplers, and why others are left out; what was named and cannot be made is an error."""
+    names = UNASKED if asked is None else split_samplers(asked)
+    made, skipped = {}, {}
+    for name in names:
+        try:
+            # The native annealer is the preset's: the paper's presets are its temperatures.
+            made[name] = choose_sampler(None if name == "native" else name, None, native, seed)
+        except MissingDependencyError as error:
+            if asked is not None:
+                raise
+            skipped[name] = str(error)
+    return made, skipped
+
+
+def split_samplers(text: str) -> tuple[str, ...]:
+    """The samplers that a list names, each once, with their settings.
+
+    >>> split_samplers("native, native:num_sweeps=20,num_reads=4,rounded")
+    ('native', 'native:num_sweeps=20,num_reads=4', 'rounded')
+    """
+    found: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if found and "=" in part and ":" not in part:  # a further setting of the sampler before it
+            found[-1] += f",{part}"
+        else:
+            choose("sampler", part.partition(":")[0], SAMPLERS)
+            found.append(part)
+    return tuple(dict.fromkeys(found))
+
+
+@contextmanager
+def _progress(names: Sequence[str], solves: int) -> Iterator[Callable[[str], None]]:
+    """A live bar over the solves of all samplers, with the time left."""
+    shown = TextColumn("Comparing"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}")
+    progress = make_progress(*shown, TimeRemainingColumn())
+    done = dict.fromkeys(names, 0)
+    with progress:
+        task = progress.add_task("", total=solves * len(names))
+
+        def on_solve(name: str) -> None:
+            done[name] += 1
+            # Those before it are done, also where a failure or convergence saved them solves.
+            progress.update(task, completed=names.index(name) * solves + done[name], description=name)
+
+        yield on_solve
+
+
+def _describe(found: Comparison) -> dict[str, Any]:
+    """The comparison for JSON, with null for what it has no number for: never, or unknown because of a failure."""
+    return {
+        "problems": {
+            taken.name: {
+                "after": taken.after,
+                "count": len(taken.problems),
+                "variables": taken.problems[0].n_variables,
+                "lower_bound": float(taken.bounds.sum()),
+            }
+            for taken in found.problem_sets
+        },
+        "solving": [_record(row) for row in found.solving],
+        "training": [_record(row) for row in (*found.training, found.optimum)],
+        "notes": list(found.notes),
+    }
+
+
+def _record(row: Row) -> dict[str, Any]:
+    fields = asdict(row).items()
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in fields}
+
+
+def _open_folder(folder: Path) -> None:
+    if (folder / COMPARISON_FILE).exists():
+        raise InvalidInputError(f"{folder} holds a comparison already; name another folder with --out")
+    folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made fails before the work, not after it
+
+
+def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:
+    """Write problems, table, figure and, last, the document, whose presence says that all is there."""
+    notes = []
+    for file_format in ("npz", "bqm"):
+        try:
+            for taken in found.problem_sets:
+                for number, problem in enumerate(taken.problems):
+                    path = folder / "problems" / f"{taken.name}-class-{number}.{file_format}"
+                    write(problem, path, format=file_format)
+        except MissingDependencyError as error:
+            notes.append(f"no {file_format} files: {error}")
+    training = ({**row, "problems": "training"} for row in document["training"])
+    rows = [{key: row[key] for key in row if key != "losses"} for row in (*document["solving"], *training)]
+    store.write_table(rows, folder / "comparison.csv")
+    from annealfit.report import sampler_figure
+
+    try:
+        sampler_figure.save_comparison_figure(found, folder / "comparison.png")
+    except MissingDependencyError as error:
+        notes.append(f"no figure: {error}")
+    write_json(folder / COMPARISON_FILE, document)
+    return notes
+
+
+def _print(found: Comparison, target: str) -> None:
+    for taken in found.problem_sets:
+        when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
+        count, size = len(taken.problems), taken.problems[0].n_variables
+        title = f"{count} problems {when}, {size} variables; no sum of energies below {taken.bounds.sum():.4g}"
+        rows = [row for row in found.solving if row.problems == taken.name]
+        console.print(_table(title, _SOLVING, rows, [*map(_solving_cells, rows)]), "")
+    trained = [*found.training, found.optimum]
+    console.print(_table("Training with each", _TRAINING, trained, [*map(_training_cells, trained)]), "")
+    tried: list[Row] = [*found.training, *found.solving]
+    for name, failure in {row.sampler: row.failure for row in tried if row.failure}.items():  # the last of each
+        console.print(plain(f"{name} failed: {failure}"), soft_wrap=True)
+    console.print(
+        f"Reached: within {target} of the bound of the best energy that any sampler found. "
+        f"To target: the time of a problem until then with {sampler_study.CONFIDENCE:.0%} confidence, median, in ms."
+    )
+    console.print(plain(" ".join(_summarise(found))))
+
+
+def _solving_cells(row: SolveRow) -> tuple[str, ...]:
+    return (
+        f"{row.gap:.2e}",
+        f"{100 * row.gap_share:.1f}",
+        _milliseconds(row.least_seconds),
+        _milliseconds(row.median_seconds),
+        f"{row.reached:.0%}",
+        str(row.problems_reached),
+        _milliseconds(row.seconds_to_target),
+        "" if row.access_seconds is None else _milliseconds(row.access_seconds),
+    )
+
+
+def _training_cells(row: TrainingRow) -> tuple[str, ...]:
+    return (
+        f"{row.loss_ratio:.5f}",
+        f"{100 * row.test_accuracy:.1f}",
+        str(row.iterations or ""),
+        f"{row.seconds:.2f}",
+        "" if row.access_seconds is None else f"{row.access_seconds:.2f}",
+    )
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Table:
+    """A row a sampler; the last column is the QPU's, and not there without one."""
+    width = len(headings) - (not any(row.access_seconds is not None for row in rows))
+    table = make_table(title)
+    table.add_column("sampler", overflow="fold")
+    for heading, column in zip(headings[:width], zip(*cells, strict=True), strict=False):
+        table.add_column(heading, justify="right", min_width=max(map(len, column)))  # headings may wrap, numbers not
+    for row, shown in zip(rows, cells, strict=True):
+        table.add_row(plain(row.sampler), *(("failed",) if row.failure else shown[:width]))
+    return table
+
+
+def _milliseconds(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "never"
+    return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
+
+
+def _summarise(found: Comparison) -> Iterator[str]:
+    """Who was best, in plain sentences."""
+    for taken in found.problem_sets:
+        rows = [row for row in found.solving if row.problems == taken.name and not row.failure]
+        if rows:
+            fastest = min(row.seconds_to_target for row in rows)
+            names = " and ".join(row.sampler for row in rows if row.seconds_to_target == fastest)
+            who = f"fastest to the target is {names}" if math.isfinite(fastest) else "none reaches half of the targets"
+            lowest = min(row.gap for row in rows)
+            names = " and ".join(row.sampler for row in rows if row.gap == lowest)
+            yield f"On the {taken.name} problems the energies of {names} are the lowest; {who}."
+    trained = [row for row in found.training if not row.failure]
+    if trained:
+        least = min(row.loss for row in trained)
+        names = " and ".join(row.sampler for row in trained if row.loss == least)
+        yield f"Training ends lowest with {names}, at {least / found.optimum.loss:.5f} times the optimum,"
+        yield f"which logistic regression finds in {found.optimum.seconds:.2f} s."

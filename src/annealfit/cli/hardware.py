@@ -1,0 +1,257 @@
+"""The command about chips: whether the problems of a training fit, what they cost, what is left of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from annealfit.cli.display import console, make_progress, make_table, plain
+from annealfit.cli.options import JsonOption, parse_numbers
+from annealfit.encoding import MAX_BITS
+from annealfit.errors import InvalidInputError
+from annealfit.experiments.hardware_study import MOST_VARIABLES_LOOKED_AT, make_workloads, study_hardware
+from annealfit.hardware.analog_error import ERROR_LEVELS
+from annealfit.hardware.feasibility import (
+    Capacity,
+    Device,
+    Feasibility,
+    Workload,
+    capacity_of,
+    device_of_solver,
+    published_device,
+)
+from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_properties
+from annealfit.report import hardware_figure
+
+_NOTHING = "–"
+_HEADED_IF_VARIED = ("features", "classes")
+_FOLDED = ("qubits\nclass / call", "at once", "calls")  # where a terminal is narrower than the table
+
+
+def hardware(
+    features: Annotated[str, typer.Option(help="Features d of an image, as 18 or 9,18,36.")] = "18",
+    classes: Annotated[str, typer.Option(help="Classes, as 10 or 2-10.")] = "10",
+    bits: Annotated[str, typer.Option(help="Bits per weight update, as 3, 1-20 or 1,2,5-8.")] = "1-20",
+    topology: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Ideal chip, any of {', '.join(TOPOLOGIES)}; can be repeated. Default: all of them."),
+    ] = None,
+    defects: Annotated[float, typer.Option(help="Share of the qubits that are missing, at random.")] = 0.0,
+    solver: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON file of a solver's properties: a chip as it is.")
+    ] = None,
+    reads: Annotated[int, typer.Option(help="Reads of every problem.")] = 100,
+    iterations: Annotated[int, typer.Option(help="Iterations of the training.")] = 200,
+    annealing_time: Annotated[
+        float | None, typer.Option(metavar="µs", help="Microseconds of an anneal. Default: the solver's.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides the filters and the defects.")] = 42,
+    plot: Annotated[Path | None, typer.Option("-o", "--plot", metavar="FILE", help="Draw it: png, svg or pdf.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell whether the problems of a training fit an annealer's chip, and what they cost there.
+
+    Embeds every class's problem, which is a clique of (d+1)·K variables, counts how many classes fit side by side,
+    and sets the coefficients of digits' problems against the published analog error. Nothing is submitted.
+
+    [bold]Examples[/]
+
+      annealfit hardware --features 18 --classes 10 --bits 1-20
+
+      annealfit hardware --bits 1-10 --topology P16 --defects 0.01 --plot fit.png
+
+      annealfit hardware --bits 1-3 --solver Advantage2_system1.json --reads 1000
+    """
+    workloads = make_workloads(
+        _numbers(features, "--features"),
+        _numbers(classes, "--classes"),
+        _numbers(bits, "--bits"),
+        reads=reads,
+        iterations=iterations,
+        annealing_microseconds=annealing_time,
+    )
+    if plot is not None:
+        hardware_figure.check_drawable(plot, [workload.features for workload in workloads])
+    devices = _devices(topology, defects, solver, seed)
+    rows = _study(devices, workloads, seed)
+    every_features = dict.fromkeys(workload.features for workload in workloads)
+    capacities = [capacity_of(device.chip, number) for device in devices for number in every_features]
+    if plot is not None:
+        hardware_figure.save_feasibility(rows, plot)
+    if as_json:
+        typer.echo(json.dumps(_as_json(devices, capacities, rows, workloads[0]), indent=2, ensure_ascii=False))
+        return
+    for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
+        _print_table(_table(list(rows_of_chip), capacities))
+    for line in [*_answers(capacities, rows), *_notes(devices, rows, workloads[0], plot)]:
+        console.print(plain(line), soft_wrap=True)
+
+
+def _numbers(text: str, option_name: str) -> list[int]:
+    return list(dict.fromkeys(parse_numbers(text, option_name)))
+
+
+def _devices(topologies: list[str] | None, defects: float, solver: Path | None, seed: int) -> list[Device]:
+    if solver is not None and not topologies:
+        if defects:
+            raise InvalidInputError("--defects is for ideal chips; the one in --solver has its own: leave it out")
+        names: Iterable[str] = ()
+    else:
+        names = dict.fromkeys(topologies or TOPOLOGIES)
+    devices = [published_device(chip_with_defects(name, defects, seed)) for name in names]
+    if solver is not None:
+        devices.append(device_of_solver(read_properties(solver), solver.name))
+    return devices
+
+
+def _study(devices: Sequence[Device], workloads: Sequence[Workload], seed: int) -> list[Feasibility]:
+    progress = make_progress(
+        TextColumn("Embedding {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    )
+    rows = []
+    with progress:
+        task = progress.add_task(devices[0].chip.name, total=len(devices) * len(workloads))
+        for row in study_hardware(devices, workloads, seed):
+            rows.append(row)
+            progress.update(task, advance=1, description=row.chip)
+    return rows
+
+
+def _print_table(table: Table) -> None:
+    natural = Measurement.get(console, console.options.update(width=1000), table).maximum
+    # In a file or a pipe there is no right margin that cells would have to be folded for.
+    wide = console if console.is_terminal else Console(highlight=False, width=max(console.width, natural))
+    wide.print(table)
+    wide.print()
+
+
+def _table(rows: Sequence[Feasibility], capacities: Sequence[Capacity]) -> Table:
+    capacity = next(capacity for capacity in capacities if capacity.chip == rows[0].chip)
+    table = make_table(
+        f"{plain(capacity.chip)}: {capacity.qubits:,} qubits, {capacity.couplers:,} couplers, "
+        f"largest clique {capacity.largest_clique}"
+    )
+    cells = [_cells(row) for row in rows]
+    shown = [name for name in cells[0] if name not in _HEADED_IF_VARIED or len({row[name] for row in cells}) > 1]
+    for name in shown:
+        table.add_column(name, justify="right", no_wrap=name not in _FOLDED)
+    for row in cells:
+        table.add_row(*(row[name] for name in shown))
+    return table
+
+
+def _cells(row: Feasibility) -> dict[str, str]:
+    """The texts of a row by their headings."""
+    placement, cost = row.placement, row.cost
+    texts = {
+        "features": str(row.features),
+        "classes": str(row.classes),
+        "bits": str(row.bits),
+        "variables": f"{row.variables:,}",
+        "couplings": f"{row.couplings:,}",
+        "chains": _NOTHING,
+        "qubits\nclass / call": _NOTHING,
+        "at once": "no fit",
+        "calls": _NOTHING,
+        "QPU\ntime": _NOTHING,
+    }
+    if placement and cost:
+        shortest, longest = placement.shortest_chain, placement.longest_chain
+        texts |= {
+            "chains": str(longest) if shortest == longest else f"{shortest}–{longest}",
+            "qubits\nclass / call": f"{placement.qubits_of_a_class:,} / {placement.qubits_of_a_call:,}",
+            "at once": f"{placement.classes_at_once} of {row.classes}",
+            "calls": f"{cost.calls:,} × {1000 * cost.access_seconds_of_a_call:.0f} ms",
+            "QPU\ntime": f"{cost.access_seconds:,.1f} s",
+        }
+    resolution = row.resolution
+    texts["span"] = f"2^{resolution.span_of_couplings:.0f}" if resolution else _NOTHING
+    texts["below\nerror"] = _shares(row) if resolution else _NOTHING
+    return texts
+
+
+def _shares(row: Feasibility) -> str:
+    assert row.resolution is not None
+    least, *_, most = (row.resolution.share_below[error] for error in ERROR_LEVELS)
+    return f"{100 * least:.0f}–{100 * most:.0f} %"
+
+
+def _answers(capacities: Sequence[Capacity], rows: Sequence[Feasibility]) -> list[str]:
+    """What the rows say in words: the most that fits, that counting couplers is not embedding, and what is resolved."""
+    lines = []
+    several = len({capacity.features for capacity in capacities}) > 1
+    for capacity in capacities:
+        name = f"{capacity.chip}, {capacity.features} features" if several else capacity.chip
+        seeming = sorted(
+            {
+                row.bits
+                for row in rows
+                if (row.chip, row.features) == (capacity.chip, capacity.features)
+                and not row.embeds
+                and row.couplings <= capacity.couplers
+            }
+        )
+        counted = f" Counting couplers ({capacity.couplers:,}), {_span_of_bits(seeming)} would pass." if seeming else ""
+        lines.append(f"{name}: {_most_that_fits(capacity)}{counted}")
+    return lines
+
+
+def _span_of_bits(bits: Sequence[int]) -> str:
+    return f"{bits[0]} bits" if len(bits) == 1 else f"{bits[0]} to {bits[-1]} bits"
+
+
+def _most_that_fits(capacity: Capacity) -> str:
+    parameters, largest, most = capacity.features + 1, capacity.largest_clique, capacity.most_bits
+    if most == 0:
+        blocks = f"solve in blocks of at most {largest} of them" if largest else "it holds no clique at all"
+        return f"not even 1 bit fits ({parameters} parameters, {largest} variables at most); {blocks}."
+    fits = f"at most {most} bits fit ({most * parameters} of {largest} variables)"
+    if most == MAX_BITS:
+        return f"{most} bits fit, the most there are ({most * parameters} of {largest} variables)."
+    return f"{fits}; {most + 1} bits need {(most + 1) * parameters}."
+
+
+def _notes(devices: Sequence[Device], rows: Sequence[Feasibility], workload: Workload, plot: Path | None) -> list[str]:
+    """What the columns mean, and what was assumed."""
+    annealed = f" of {workload.annealing_microseconds:g} µs" if workload.annealing_microseconds else ""
+    least, of_couplings, most = ERROR_LEVELS
+    notes = [
+        "",
+        f"QPU time: access time of {workload.iterations} iterations with {workload.reads} reads{annealed}, estimated "
+        "with D-Wave's timing of Advantage in August 2022, for Zephyr too, unless a solver's file brings its own.",
+        f"below error: couplings of digits' problems smaller than {least} to {most} of the range, once scaled to it "
+        f"(published error: couplings {least} to {of_couplings}, fields {least} to {most}).",
+    ]
+    if any(row.resolution is None for row in rows):
+        notes.append(f"Coefficients are looked at up to {MOST_VARIABLES_LOOKED_AT:,} variables.")
+    notes += [
+        f"{device.chip.name} does not say its {', '.join(device.assumed)}: Advantage's published values stand for them."
+        for device in devices
+        if device.assumed
+    ]
+    notes.append(f"Figure: {plot}" if plot else "Add --plot FILE.png for a figure, --json for every number.")
+    return notes
+
+
+def _as_json(
+    devices: Sequence[Device], capacities: Sequence[Capacity], rows: Sequence[Feasibility], workload: Workload
+) -> dict[str, Any]:
+    return {
+        "reads": workload.reads,
+        "iterations": workload.iterations,
+        "annealing_microseconds": workload.annealing_microseconds,
+        "error_levels": ERROR_LEVELS,
+        "assumed": {device.chip.name: device.assumed for device in devices},
+        "capacities": [asdict(capacity) for capacity in capacities],
+        "rows": [asdict(row) for row in rows],
+    }

@@ -1,0 +1,54 @@
+"""The sampler that a command was asked to use: made from words, its costs told before and after."""
+
+from __future__ import annotations
+
+from annealfit.classifier import CUT_SHORT, AnnealedClassifier
+from annealfit.errors import InvalidInputError
+from annealfit.samplers import BlockSampler, Sampler, SimulatedAnnealer
+from annealfit.samplers.catalogue import parse_sampler
+from annealfit.samplers.preflight import Preflight
+from annealfit.samplers.qpu import UNRESOLVED_SHARE
+
+
+def choose_sampler(text: str | None, blocks: int | None, usual: Sampler | None, seed: int) -> Sampler:
+    """The sampler of `--sampler` and `--blocks`, or else the usual one; a QPU is not started without a budget."""
+    if text is not None and text.partition(":")[0] == "qpu" and "max_access_seconds=" not in text:
+        raise InvalidInputError(
+            "--sampler qpu spends QPU access time; say how much, as in --sampler qpu:max_access_seconds=10 "
+            "(rehearse with mock-qpu, which estimates it)"
+        )
+    sampler = parse_sampler(text, seed) if text is not None else usual or SimulatedAnnealer()
+    return sampler if blocks is None else BlockSampler(sampler, blocks)
+
+
+def describe_plan(plan: Preflight, max_iter: int) -> str:
+    """One line of what is about to be paid."""
+    advice = ": use fewer bits, or --standardize features" if plan.unresolved_share > UNRESOLVED_SHARE else ""
+    return (
+        f"An iteration: {plan.calls} {'call' if plan.calls == 1 else 'calls'}, {plan.qubits:,} qubits, chains of at "
+        f"most {plan.longest_chain}, {plan.access_seconds:.3f} s of QPU access; {max_iter} iterations: "
+        f"{max_iter * plan.access_seconds:.1f} s. {plan.unresolved_share:.0%} of the couplings are below the device's "
+        f"analog error{advice}."
+    )
+
+
+def sampler_notes(classifier: AnnealedClassifier) -> list[str]:
+    """What the device cost, what failed, and why the training ended if it was cut short."""
+    history, notes = classifier.history_, []
+    if history and "access_seconds" in history[0]:
+        calls, seconds = (sum(row[name] for row in history) for name in ("calls", "access_seconds"))
+        breaks = sum(row["chain_breaks"] for row in history) / len(history)
+        faults = sum(row["faults"].count(";") + 1 for row in history if row["faults"])
+        notes.append(
+            f"{calls} calls, {seconds:.3f} s of QPU access, {breaks:.1%} of chains broken, {faults} faults "
+            "(history, column faults)."
+        )
+    failed = sum(bool(row["failures"]) for row in history)
+    if failed:
+        notes.append(f"In {failed} of {len(history)} iterations solves failed and weights stayed (column failures).")
+    if classifier.stop_reason_ in ("budget", "sampler"):
+        notes.append(
+            f"Training {CUT_SHORT[classifier.stop_reason_]} after {classifier.n_iter_} of {classifier.max_iter} "
+            "iterations; what was learnt is saved."
+        )
+    return notes

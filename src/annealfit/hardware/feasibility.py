@@ -1,0 +1,261 @@
+"""Whether the problems of a training fit a device, and what solving them there costs.
+
+A class's problem has `n = (d+1)·K` variables, all coupled, so it fits where a clique of n variables embeds. As many
+classes as there are disjoint embeddings go out in one call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from annealfit.encoding import MAX_BITS
+from annealfit.errors import InvalidInputError, check_number
+from annealfit.hardware.access_time import access_seconds, most_reads, published_timing
+from annealfit.hardware.analog_error import ADVANTAGE, DeviceRanges, Resolution
+from annealfit.hardware.chip import Chip, longest_chain, qubits_of
+from annealfit.hardware.topologies import chip_of_solver
+
+_MICROSECONDS = 1e-6
+# What current QPUs publish as problem_run_duration_range, num_reads_range and annealing_time_range.
+DURATION_LIMIT_SECONDS = 1.0
+READS_LIMIT = 10_000
+ANNEALING_MICROSECONDS = (0.5, 2000.0)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training to be carried out on a device: its problems, and how often and how long each is annealed."""
+
+    features: int
+    classes: int
+    bits: int
+    reads: int = 100
+    iterations: int = 200
+    annealing_microseconds: float | None = None  # None is the device's default
+
+    def __post_init__(self) -> None:
+        check_number("features", self.features, Integral, minimum=1, remedy="the paper's is 18")
+        check_number("classes", self.classes, Integral, minimum=1, remedy="digits has 10")
+        check_number("bits", self.bits, Integral, minimum=1, maximum=MAX_BITS, remedy="2 or 3 do")
+        check_number("reads", self.reads, Integral, minimum=1)
+        check_number("iterations", self.iterations, Integral, minimum=1)
+        if self.annealing_microseconds is not None:
+            check_number("annealing time", self.annealing_microseconds, above=0)
+
+    @property
+    def variables(self) -> int:
+        """The variables of one class's problem, `(d+1)·K`."""
+        return (self.features + 1) * self.bits
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A chip and the limits of the solver around it; `assumed` names those that the solver did not publish."""
+
+    chip: Chip
+    timing: Mapping[str, Any]  # problem_timing_data
+    ranges: DeviceRanges = ADVANTAGE
+    duration_limit_seconds: float = DURATION_LIMIT_SECONDS
+    reads_limit: int = READS_LIMIT
+    annealing_microseconds: tuple[float, float] = ANNEALING_MICROSECONDS
+    assumed: tuple[str, ...] = ()
+
+
+def published_device(chip: Chip) -> Device:
+    """The chip with the timing and limits that D-Wave publishes for Advantage."""
+    return Device(chip, published_timing())
+
+
+def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Device:
+    """The device that a solver's properties describe; for what they leave out, Advantage's values are assumed."""
+    chip = chip_of_solver(properties, name)
+    wanted = ("problem_timing_data", "h_range", "j_range", "problem_run_duration_range", "num_reads_range")
+    assumed = tuple(key for key in (*wanted, "annealing_time_range") if properties.get(key) is None)
+    known = {**_PUBLISHED, **{key: value for key, value in properties.items() if value is not None}}
+    try:
+        shortest, longest = known["annealing_time_range"]
+        return Device(
+            chip,
+            timing=dict(known.get("problem_timing_data") or published_timing()),
+            ranges=DeviceRanges.of(known),
+            duration_limit_seconds=known["problem_run_duration_range"][1] * _MICROSECONDS,
+            reads_limit=int(known["num_reads_range"][1]),
+            annealing_microseconds=(float(shortest), float(longest)),
+            assumed=assumed,
+        )
+    except (TypeError, ValueError, IndexError, KeyError) as error:
+        raise InvalidInputError(
+            f"the limits in {name} cannot be read ({type(error).__name__}: {error}); "
+            "write it anew from DWaveSampler().properties"
+        ) from error
+
+
+_PUBLISHED = {
+    "h_range": (-ADVANTAGE.field, ADVANTAGE.field),
+    "j_range": (-ADVANTAGE.coupling, ADVANTAGE.coupling),
+    "extended_j_range": (-ADVANTAGE.chain, ADVANTAGE.coupling),
+    "problem_run_duration_range": (0.0, DURATION_LIMIT_SECONDS / _MICROSECONDS),
+    "num_reads_range": (1, READS_LIMIT),
+    "annealing_time_range": ANNEALING_MICROSECONDS,
+}
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a chip holds at most of problems with this many features."""
+
+    chip: str
+    qubits: int
+    couplers: int
+    largest_clique: int
+    features: int
+    most_bits: int  # 0 if not even one bit a parameter fits
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the problems lie on the chip."""
+
+    shortest_chain: int
+    longest_chain: int
+    qubits_of_a_class: int
+    classes_at_once: int
+    longest_chain_at_once: int  # tiles beside each other may need one more
+    qubits_of_a_call: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training takes, every call counted as the fullest."""
+
+    reads_of_a_call: int
+    calls_of_an_iteration: int
+    access_seconds_of_a_call: float
+    calls: int
+    access_seconds: float
+
+
+@dataclass(frozen=True)
+class Feasibility:
+    """One row of the answer: these problems on this chip. Without an embedding there is a reason and a remedy."""
+
+    chip: str
+    features: int
+    classes: int
+    bits: int
+    variables: int
+    couplings: int
+    largest_clique: int
+    most_bits: int
+    embeds: bool
+    placement: Placement | None
+    cost: Cost | None
+    resolution: Resolution | None  # None where the coefficients were not looked at
+    reason: str = ""
+    remedy: str = ""
+
+
+def capacity_of(chip: Chip, features: int) -> Capacity:
+    """The chip's size and the most bits that fit at this number of features.
+
+    >>> from annealfit.hardware.topologies import ideal_chip
+    >>> capacity_of(ideal_chip("P16"), features=18).most_bits
+    9
+    """
+    bits = min(chip.largest_clique // (features + 1), MAX_BITS)
+    while bits and chip.clique((features + 1) * bits) is None:
+        bits -= 1
+    graph = chip.graph
+    return Capacity(chip.name, len(graph), graph.number_of_edges(), chip.largest_clique, features, bits)
+
+
+def assess(workload: Workload, device: Device, resolution: Resolution | None = None) -> Feasibility:
+    """Whether the workload's problems fit the device, where they go and what the training costs.
+
+    >>> from annealfit.hardware.topologies import ideal_chip
+    >>> row = assess(Workload(features=18, classes=10, bits=2), published_device(ideal_chip("P16")))
+    >>> row.variables, row.placement.longest_chain, row.placement.classes_at_once, row.cost.calls
+    (38, 5, 10, 200)
+    """
+    _check_annealing_time(workload, device)
+    capacity = capacity_of(device.chip, workload.features)
+    placement = _place(workload, device.chip)
+    reason, remedy = ("", "") if placement else _explain(workload, capacity)
+    return Feasibility(
+        chip=device.chip.name,
+        features=workload.features,
+        classes=workload.classes,
+        bits=workload.bits,
+        variables=workload.variables,
+        couplings=math.comb(workload.variables, 2),
+        largest_clique=capacity.largest_clique,
+        most_bits=capacity.most_bits,
+        embeds=placement is not None,
+        placement=placement,
+        cost=_estimate(workload, device, placement) if placement else None,
+        resolution=resolution,
+        reason=reason,
+        remedy=remedy,
+    )
+
+
+def _place(workload: Workload, chip: Chip) -> Placement | None:
+    # Far beyond the largest clique there is nothing to search for.
+    embedding = chip.clique(workload.variables) if workload.variables <= chip.largest_clique else None
+    if embedding is None:
+        return None
+    tiles = chip.tiles(workload.variables, workload.classes)
+    return Placement(
+        shortest_chain=min(map(len, embedding.values())),
+        longest_chain=longest_chain(embedding),
+        qubits_of_a_class=qubits_of([embedding]),
+        classes_at_once=len(tiles),
+        longest_chain_at_once=max(map(longest_chain, tiles)),
+        qubits_of_a_call=qubits_of(tiles),
+    )
+
+
+def _estimate(workload: Workload, device: Device, placement: Placement) -> Cost:
+    time = workload.annealing_microseconds
+    parameters = {} if time is None else {"annealing_time": time}
+    qubits = placement.qubits_of_a_call
+    most = min(most_reads(device.timing, device.duration_limit_seconds, qubits, **parameters), device.reads_limit)
+    if most < 1:
+        raise InvalidInputError(
+            f"one read on {device.chip.name} takes longer than a call may, {device.duration_limit_seconds:g} s; "
+            "use a shorter annealing time"
+        )
+    parts = math.ceil(workload.reads / most)
+    reads = math.ceil(workload.reads / parts)
+    calls_of_an_iteration = math.ceil(workload.classes / placement.classes_at_once) * parts
+    calls = calls_of_an_iteration * workload.iterations
+    seconds = access_seconds(device.timing, qubits, reads, **parameters)
+    return Cost(reads, calls_of_an_iteration, seconds, calls, calls * seconds)
+
+
+def _explain(workload: Workload, capacity: Capacity) -> tuple[str, str]:
+    """Why it does not embed, and what to do."""
+    largest = capacity.largest_clique
+    reason = f"{workload.variables} variables do not embed: the largest clique of {capacity.chip} has {largest}"
+    if capacity.most_bits:
+        fitting = capacity.most_bits * (workload.features + 1)
+        return reason, f"use at most {capacity.most_bits} bits ({fitting} variables), or solve in blocks"
+    parameters = largest // workload.bits
+    if parameters == 0:
+        return reason, "use another chip: not even a block of one parameter fits this one"
+    return reason, f"solve in blocks of at most {parameters} of the {workload.features + 1} parameters"
+
+
+def _check_annealing_time(workload: Workload, device: Device) -> None:
+    shortest, longest = device.annealing_microseconds
+    if workload.annealing_microseconds is not None:
+        check_number(
+            f"annealing time in µs on {device.chip.name}",
+            workload.annealing_microseconds,
+            minimum=shortest,
+            maximum=longest,
+        )

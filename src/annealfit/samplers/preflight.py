@@ -1,0 +1,28 @@
+"""What a solve would cost, known before it is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What solving some problems once would take on a device: nothing has been submitted."""
+
+    calls: int
+    qubits: int  # of the largest call
+    longest_chain: int
+    access_seconds: float
+    unresolved_share: float  # of the couplings: below the published analog error, in the worst problem
+
+    @classmethod
+    def of_all(cls, parts: Sequence[Preflight]) -> Preflight:
+        """One after another: costs add up, and the worst of each limit counts."""
+        return cls(
+            calls=sum(part.calls for part in parts),
+            qubits=max(part.qubits for part in parts),
+            longest_chain=max(part.longest_chain for part in parts),
+            access_seconds=sum(part.access_seconds for part in parts),
+            unresolved_share=max(part.unresolved_share for part in parts),
+        )

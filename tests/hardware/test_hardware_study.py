@@ -1,0 +1,71 @@
+"""The study: problems of digits on chips."""
+
+import numpy as np
+import pytest
+
+from annealfit import AnnealedClassifier
+from annealfit.experiments.hardware_study import (
+    MOST_VARIABLES_LOOKED_AT,
+    make_workloads,
+    representative_problem,
+    resolution_of,
+    study_hardware,
+)
+from annealfit.hardware.analog_error import ADVANTAGE, DeviceRanges, resolve
+from annealfit.hardware.feasibility import Workload, published_device
+from annealfit.hardware.topologies import ideal_chip
+
+
+@pytest.mark.parametrize(
+    ("bits", "shares"),
+    [(3, [0.077, 0.157, 0.263]), (5, [0.436, 0.542, 0.652]), (10, [0.850, 0.882, 0.913])],
+)
+def test_shares_below_the_error_are_as_measured_on_digits(bits, shares):
+    """With the usual chain strength; at ten bits the couplings alone set the scale."""
+    fields, couplings, _ = representative_problem(18, bits).to_ising()
+    resolution = resolve(fields, couplings, chain_prefactor=1.414)
+    assert list(resolution.share_below.values()) == pytest.approx(shares, abs=5e-4)
+
+
+def test_a_bit_more_widens_the_span_of_couplings_four_times():
+    spans = [resolution_of(Workload(18, 10, bits), ADVANTAGE).span_of_couplings for bits in (2, 3, 10, 11)]
+    assert np.diff(spans) == pytest.approx([2, 14, 2])
+    assert 19 < spans[2] < 25
+
+
+def test_the_problem_is_digits_first_and_of_its_classes_the_one_with_the_largest_fields(digits_features):
+    problem = representative_problem(features=18, bits=2)
+    classes = AnnealedClassifier(bits=2, random_state=42).problems(*digits_features)
+    assert np.array_equal(problem.curvature, classes[0].curvature)
+    assert np.abs(problem.gradient).max() == max(np.abs(other.gradient).max() for other in classes)
+
+
+@pytest.mark.parametrize("features", [1, 7, 9, 10, 40])
+def test_any_number_of_features_can_be_had(features):
+    assert representative_problem(features, bits=1).n_parameters == features + 1
+
+
+def test_problems_too_large_to_look_at_are_left_out_and_ranges_matter():
+    features = MOST_VARIABLES_LOOKED_AT
+    assert resolution_of(Workload(features, 10, 1), ADVANTAGE) is None
+    narrow = resolution_of(Workload(18, 10, 3), DeviceRanges(field=4, coupling=0.1, chain=2))
+    wide = resolution_of(Workload(18, 10, 3), ADVANTAGE)
+    assert narrow.share_below[0.025] > wide.share_below[0.025]
+
+
+def test_rows_come_for_every_device_and_combination_in_order():
+    devices = [published_device(ideal_chip(name)) for name in ("P16", "Z12")]
+    workloads = make_workloads([4, 18], [3, 2], [1, 12], reads=10, iterations=5)
+    rows = list(study_hardware(devices, workloads))
+    assert [(row.chip, row.features, row.classes, row.bits) for row in rows] == [
+        (chip, features, classes, bits)
+        for chip in ("P16", "Z12")
+        for features in (4, 18)
+        for classes in (3, 2)
+        for bits in (1, 12)
+    ]
+    assert [row.embeds for row in rows[:8]] == [True, True, True, True, True, False, True, False]
+    assert all(row.cost.calls >= 5 for row in rows if row.embeds)
+    of_two, of_three = (next(row for row in rows if row.classes == classes) for classes in (2, 3))
+    assert of_two.placement.classes_at_once == 2
+    assert of_three.placement.classes_at_once == 3
