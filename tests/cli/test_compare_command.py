@@ -2,6 +2,7 @@ import csv
 import json
 import re
 import sys
+from dataclasses import replace
 from itertools import combinations
 
 import dimod
@@ -15,7 +16,7 @@ from annealfit.cli import app, compare
 from annealfit.errors import InvalidInputError, MissingDependencyError, SamplerError
 from annealfit.experiments.sampler_study import Comparison, ProblemSet, SolveRow, TrainingRow
 from annealfit.export import read_npz
-from annealfit.report.sampler_figure import draw_comparison
+from annealfit.report.sampler_figure import draw_comparison, summarise
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
 
@@ -50,7 +51,7 @@ def test_the_tables_name_every_sampler_once_and_the_optimum(finished):
     assert max(len(line) for line in lines) <= 100
     assert "never" in result.stdout
     text = " ".join(result.stdout.split())
-    assert "problems of the first iteration, 19 variables; no sum of energies below -0.17" in text
+    assert "problems of the first iteration, 19 variables; sum of bounds -0.17" in text
     assert re.search(r"On the first problems the energies of \S+ are the lowest; ", text)
     assert re.search(r"Training ends lowest with \S+, at 1\.\d+ times the optimum, which logistic regression", text)
 
@@ -234,3 +235,13 @@ def test_labels_of_the_figure_do_not_collide():
         extents = [Text.get_window_extent(text) for text in axes.texts]  # without the lines that lead to them
         assert len(extents) == expected
         assert not any(one.overlaps(other) for one, other in combinations(extents, 2))
+
+
+def test_the_gist_names_ties_together_and_says_when_nobody_gets_there():
+    found = crowd([0.1, 0.2], [0.5, 0.5])
+    rows = [SolveRow("one", "first", gap=0.5), SolveRow("two", "first", gap=0.5), found.solving[-1]]
+    said = summarise(replace(found, solving=tuple(rows)))
+    assert "the energies of one and two are the lowest; none reaches half of the targets." in said
+    fast = replace(rows[1], seconds_to_target=0.2)
+    assert "fastest to the target is two." in summarise(replace(found, solving=(rows[0], fast)))
+    assert "problems" not in summarise(replace(found, solving=found.solving[-1:]))

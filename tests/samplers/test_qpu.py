@@ -21,7 +21,7 @@ from annealfit.encoding import Encoding
 from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError
 from annealfit.hardware.analog_error import DeviceRanges, torque_compensation
 from annealfit.problem import QuadraticProblem
-from annealfit.samplers import ExactSolver, MockQPU, QPUSampler
+from annealfit.samplers import BlockSampler, ExactSolver, MockQPU, QPUSampler
 from annealfit.samplers.programming import Program
 
 
@@ -139,6 +139,7 @@ def test_polish_never_raises_the_energy_and_the_raw_one_stays_on_record():
     problem = random_problem(1, 12, 3, 0.5)
     answer = sampler_on(device, polish=True, num_reads=5).sample(problem)
     assert answer.best_energy < answer.info["raw_energy"]
+    assert 0 < answer.info["chain_strength"] <= 2
     flipped = np.array(answer.best_bits).reshape(-1)
     for position in range(len(flipped)):  # a local minimum: no single flip is better
         neighbour = flipped.copy()
@@ -315,8 +316,8 @@ def test_only_a_connection_of_its_own_is_closed(monkeypatch):
     with QPUSampler(device):
         pass
     assert closed == []
-    with QPUSampler() as sampler:
-        assert sampler.device is device
+    with BlockSampler(QPUSampler(), 10) as sampler:
+        assert sampler.child.device is device
     assert closed == [True]
 
 

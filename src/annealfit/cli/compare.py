@@ -39,13 +39,15 @@ from annealfit.experiments.spec import RunSpec
 from annealfit.export import write
 from annealfit.features import RandomConvFeatures
 from annealfit.persistence import write_json
+from annealfit.report import sampler_figure
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import SAMPLERS
 
 Row = SolveRow | TrainingRow
 COMPARISON_FILE = "comparison.json"
-_SOLVING = ("above bound", "% of it", "least ms", "median ms", "reached", "problems", "to target", "QPU ms")
-_TRAINING = ("loss ÷ optimum", "test %", "iterations", "seconds", "QPU seconds")
+# Headings of two lines, for a terminal of 80 columns.
+_SOLVING = "above\nbound", "% of\nit", "least\nms", "median\nms", "reached", "problems", "to\ntarget", "QPU\nms"
+_TRAINING = "loss ÷\noptimum", "test\n%", "iterations", "seconds", "QPU\nseconds"
 _NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that decide no result, or stand elsewhere
 # All but the one that is paid for by use.
 UNASKED = tuple(name for name in SAMPLERS if name != "qpu")
@@ -225,8 +227,6 @@ def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str
     training = ({**row, "problems": "training"} for row in document["training"])
     rows = [{key: row[key] for key in row if key != "losses"} for row in (*document["solving"], *training)]
     store.write_table(rows, folder / "comparison.csv")
-    from annealfit.report import sampler_figure
-
     try:
         sampler_figure.save_comparison_figure(found, folder / "comparison.png")
     except MissingDependencyError as error:
@@ -239,7 +239,7 @@ def _print(found: Comparison, target: str) -> None:
     for taken in found.problem_sets:
         when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
         count, size = len(taken.problems), taken.problems[0].n_variables
-        title = f"{count} problems {when}, {size} variables; no sum of energies below {taken.bounds.sum():.4g}"
+        title = f"{count} problems {when}, {size} variables; sum of bounds {taken.bounds.sum():.4g}"
         rows = [row for row in found.solving if row.problems == taken.name]
         console.print(_table(title, _SOLVING, rows, [*map(_solving_cells, rows)]), "")
     trained = [*found.training, found.optimum]
@@ -251,7 +251,7 @@ def _print(found: Comparison, target: str) -> None:
         f"Reached: within {target} of the bound of the best energy that any sampler found. "
         f"To target: the time of a problem until then with {sampler_study.CONFIDENCE:.0%} confidence, median, in ms."
     )
-    console.print(plain(" ".join(_summarise(found))))
+    console.print(plain(sampler_figure.summarise(found)))
 
 
 def _solving_cells(row: SolveRow) -> tuple[str, ...]:
@@ -293,22 +293,3 @@ def _milliseconds(seconds: float) -> str:
     if math.isinf(seconds):
         return "never"
     return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
-
-
-def _summarise(found: Comparison) -> Iterator[str]:
-    """Who was best, in plain sentences."""
-    for taken in found.problem_sets:
-        rows = [row for row in found.solving if row.problems == taken.name and not row.failure]
-        if rows:
-            fastest = min(row.seconds_to_target for row in rows)
-            names = " and ".join(row.sampler for row in rows if row.seconds_to_target == fastest)
-            who = f"fastest to the target is {names}" if math.isfinite(fastest) else "none reaches half of the targets"
-            lowest = min(row.gap for row in rows)
-            names = " and ".join(row.sampler for row in rows if row.gap == lowest)
-            yield f"On the {taken.name} problems the energies of {names} are the lowest; {who}."
-    trained = [row for row in found.training if not row.failure]
-    if trained:
-        least = min(row.loss for row in trained)
-        names = " and ".join(row.sampler for row in trained if row.loss == least)
-        yield f"Training ends lowest with {names}, at {least / found.optimum.loss:.5f} times the optimum,"
-        yield f"which logistic regression finds in {found.optimum.seconds:.2f} s."

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import warnings
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -109,7 +110,8 @@ def train(
         errors.print(plain(describe_plan(plan, classifier.max_iter)), soft_wrap=True)
     store.open_run_folder(folder, config, resume=resume)
     classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
-    with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
+    sampled = classifier.sampler or nullcontext()  # a sampler may have a connection to close
+    with sampled, training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
         run = run_training(data, features, classifier, [on_iteration])
     store.save_run(run, folder, history_format=history)

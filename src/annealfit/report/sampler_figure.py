@@ -1,7 +1,8 @@
-"""The figure of a comparison of samplers: energy against time, and training against iterations."""
+"""A comparison of samplers for its reader: the figure, energy against time and training, and the gist in words."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -62,6 +63,35 @@ def save_comparison_figure(comparison: Comparison, path: Path) -> Path:
     with replacing(path) as file:
         figure.savefig(file, format="png")
     return path
+
+
+def summarise(comparison: Comparison) -> str:
+    """Which sampler was best at what, in plain sentences; ties are named together."""
+    sentences = []
+    for taken in comparison.problem_sets:
+        rows = [row for row in comparison.solving if row.problems == taken.name and row.failure is None]
+        if rows:
+            energies = {row.sampler: row.gap for row in rows}
+            times = {row.sampler: row.seconds_to_target for row in rows}
+            fastest = (
+                f"fastest to the target is {_least(times)}"
+                if min(times.values()) < math.inf
+                else "none reaches half of the targets"
+            )
+            sentences.append(
+                f"On the {taken.name} problems the energies of {_least(energies)} are the lowest; {fastest}."
+            )
+    losses = {row.sampler: row.loss_ratio for row in comparison.training if row.failure is None}
+    if losses:
+        sentences.append(
+            f"Training ends lowest with {_least(losses)}, at {min(losses.values()):.5f} times the optimum, which "
+            f"logistic regression finds in {comparison.optimum.seconds:.2f} s."
+        )
+    return " ".join(sentences)
+
+
+def _least(values: dict[str, float]) -> str:
+    return " and ".join(name for name, value in values.items() if value == min(values.values()))
 
 
 def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles: Styles) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -97,6 +97,15 @@ class Sampler(ABC):
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
         """What solving these problems would cost; None for a sampler that costs nothing but this computer's time."""
         return None
+
+    def close(self) -> None:  # noqa: B027 (most samplers hold nothing)
+        """Let go of what the sampler holds: a connection, say. Leaving a `with` block does it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"  # no address: a checkpoint compares samplers by their repr

@@ -69,6 +69,10 @@ class BlockSampler(Sampler):
         known = [turn for turn in turns if turn is not None]
         return Preflight.of_all(known) if known else None
 
+    def close(self) -> None:
+        """Close the child."""
+        self.child.close()
+
     def _solve_alike(self, problems: list[QuadraticProblem], seeds: list[int]) -> list[Samples]:
         """Problems with a common curvature and number of bits: their blocks have common curvatures too."""
         whole = problems[0]

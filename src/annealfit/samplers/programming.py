@@ -55,6 +55,14 @@ class Program:
         of_variable = dict(enumerate(np.repeat(strengths, size).tolist()))
         return cls(tuple(problems), model, of_variable, tuple(scales))
 
+    def describe(self) -> list[dict[str, float]]:
+        """How each problem was programmed: its scale, and the chain strength in the device's units."""
+        size = len(self.model.variables) // len(self.problems)
+        return [
+            {"coefficient_scale": scale, "chain_strength": self.chain_strengths[number * size]}
+            for number, scale in enumerate(self.scales)
+        ]
+
     def read(self, sampleset: Any) -> list[NDArray[np.uint8]]:
         """The bits (rows, n) of every problem in a sample set of the model."""
         size = len(self.model.variables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from annealfit.samplers.device_access import CallFailedError, DeviceAccess, Rece
 from annealfit.samplers.preflight import Preflight
 from annealfit.samplers.programming import Program, side_by_side
 
+# Every read by itself, since means and shares are taken over reads; and a name to find the calls by at D-Wave.
+_USUAL_PARAMETERS = {"answer_mode": "raw", "label": "annealfit"}
 # More broken chains than this are worth a word in the history: majority votes are then half guesses.
 MANY_BROKEN_CHAINS = 0.25
 # With more of the couplings than this below the analog error, bits are wasted.
@@ -103,6 +105,8 @@ class QPUSampler(Sampler):
             backoff_seconds=float(backoff_seconds),
             timeout_seconds=float(timeout_seconds),
         )
+        known = {name: value for name, value in _USUAL_PARAMETERS.items() if name in self.device.parameters}
+        self._device_parameters = {**known, **parameters}
         self._composites: dict[tuple[int, int], tuple[Any, int]] = {}
         self._warned = False
 
@@ -115,12 +119,6 @@ class QPUSampler(Sampler):
             **self.parameters,
         }
         return f"QPUSampler({self.chip.name!r}, {', '.join(f'{name}={value!r}' for name, value in settings.items())})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection, if it was this sampler that opened it."""
@@ -255,7 +253,7 @@ class QPUSampler(Sampler):
                     chain_strength=program.chain_strengths,
                     num_reads=reads,
                     auto_scale=False,
-                    **self.parameters,
+                    **self._device_parameters,
                 )
 
             try:
@@ -270,13 +268,13 @@ class QPUSampler(Sampler):
         if not parts:
             return [Samples.failed(problem, failure, {"receipt": receipt}) for problem in program.problems]
         return [
-            self._answer(problem, np.concatenate(bits), scale, receipt)
-            for problem, scale, *bits in zip(program.problems, program.scales, *parts, strict=True)
+            self._answer(problem, np.concatenate(bits), {**programmed, "receipt": receipt})
+            for problem, programmed, *bits in zip(program.problems, program.describe(), *parts, strict=True)
         ]
 
-    def _answer(self, problem: QuadraticProblem, bits: Any, scale: float, receipt: Receipt) -> Samples:
+    def _answer(self, problem: QuadraticProblem, bits: Any, info: dict[str, Any]) -> Samples:
         raw = Samples.of(problem, bits)
-        info = {"receipt": receipt, "coefficient_scale": scale, "raw_energy": raw.best_energy}
+        info["raw_energy"] = raw.best_energy
         if not self.polish:
             return Samples(raw.bits, raw.energies, info)
         descent = require("dwave.samplers", extra=EXTRA, purpose="polishing reads").SteepestDescentSampler()
