@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 from random_problems import problems
 from scipy.optimize import minimize
 
+from annealfit import AnnealedClassifier
 from annealfit.bounds import box_minimum, lower_bounds
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError
 from annealfit.problem import QuadraticProblem
-from annealfit.samplers import ExactSolver
+from annealfit.samplers import ExactSolver, Sampler, SimulatedAnnealer
 
 
 @settings(max_examples=300)
@@ -17,6 +18,7 @@ from annealfit.samplers import ExactSolver
 def test_no_state_lies_below_the_bound(problem):
     exact = ExactSolver().sample(problem).best_energy
     assert problem.lower_bound() <= exact
+    assert lower_bounds([problem], tight=True)[0] <= exact
 
 
 @settings(max_examples=100)
@@ -50,6 +52,26 @@ def test_the_bound_is_tight_on_the_box(problem):
 def test_flat_directions_are_bounded_too():
     problem = QuadraticProblem(np.zeros((2, 2)), [1.0, 0.0], Encoding(1, 0.5))
     np.testing.assert_allclose(problem.lower_bound(), -1.0, rtol=1e-12)
+
+
+def test_late_in_a_training_the_tight_bound_is_nearer(digits_features):
+    taken = []
+    sampler = Watching(taken)
+    AnnealedClassifier(max_iter=21, sampler=sampler, random_state=5).fit(*digits_features)
+    late = taken[-1]
+    quick, tight = lower_bounds(late).sum(), lower_bounds(late, tight=True).sum()
+    continuous = sum(problem.energy_of_update(box_minimum(problem)) for problem in late)
+    assert quick < tight <= continuous  # all negative
+    assert tight > 1.01 * continuous
+
+
+class Watching(Sampler):
+    def __init__(self, taken):
+        self.taken = taken
+
+    def solve(self, problems, seeds):
+        self.taken.append(problems)
+        return SimulatedAnnealer().solve(problems, seeds)
 
 
 def test_one_bound_a_problem():

@@ -10,7 +10,6 @@ from annealfit.errors import InvalidInputError, SamplerError
 from annealfit.experiments.sampler_study import (
     ProblemSet,
     Solves,
-    certify,
     compare_samplers,
     rate_solves,
     solve_repeatedly,
@@ -169,26 +168,6 @@ def test_a_classifiers_callbacks_and_checkpoint_are_left_alone(digits_features, 
     )
     assert [taken.after for taken in take_problems(classifier, *digits_features, late=2)] == [0, 2]
     assert not (tmp_path / "mine").exists()
-
-
-def test_the_certificate_is_below_the_exact_minimum_and_nearer_than_the_quick_one(digits_features):
-    generator = np.random.default_rng(3)
-    small = []
-    for bits in (1, 2, 3):
-        root = generator.normal(size=(5, 4))
-        small.append(QuadraticProblem(root.T @ root / 5, generator.normal(size=4), Encoding(bits, 0.3)))
-    exact = np.array([answer.best_energy for answer in ExactSolver().solve(small, [0] * 3)])
-    assert (certify(small) <= exact).all()
-    _, late = take_problems(AnnealedClassifier(random_state=5), *digits_features, late=20)
-    assert late.bounds.sum() > 0.9 * lower_bounds(late.problems).sum()  # both negative
-
-
-def test_a_corner_that_is_the_minimum_is_certified_in_spite_of_rounding():
-    problems = [QuadraticProblem(np.eye(3), [-7.0, 9.1, 5.3], Encoding(bits, 0.1)) for bits in (1, 5)]
-    found = np.array([answer.best_energy for answer in RoundedSampler().solve(problems, [0, 0])])
-    bounds = certify(problems)
-    assert (bounds <= found).all()
-    np.testing.assert_allclose(bounds, found, rtol=1e-9)
 
 
 def test_no_energy_is_below_the_bound_and_exact_search_always_reaches_the_target(comparison):

@@ -253,6 +253,18 @@ def test_a_sampler_that_never_answers_is_an_error(blobs):
         AnnealedClassifier(bits=1, sampler=never).fit(*blobs)
 
 
+def test_control_c_in_compiled_code_is_still_control_c(blobs):
+    def answer(problems, call):
+        if call == 4:  # what numba makes of it
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        return exact(problems)
+
+    clf = AnnealedClassifier(bits=1, max_iter=50, sampler=Scripted(answer), random_state=0)
+    with pytest.warns(UserWarning, match="training was interrupted after 3 of 50 iterations"):
+        clf.fit(*blobs)
+    assert (clf.stop_reason_, clf.n_iter_) == ("interrupted", 3)
+
+
 def test_a_spent_budget_ends_the_training_with_what_was_learnt(blobs):
     def answer(problems, call):
         if call == 5:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -110,8 +110,7 @@ def compare_samplers(
         _open_folder(out)
     with ExitStack() as stack:
         for sampler in made.values():
-            if isinstance(sampler, AbstractContextManager):  # it has a connection to close
-                stack.enter_context(sampler)
+            stack.enter_context(sampler)  # one may have a connection to close
         on_solve = stack.enter_context(_progress(list(made), (repeats + 1) * (2 if late else 1) + iterations))
         found = sampler_study.compare_samplers(
             made, data, features, classifier, late=late, repeats=repeats, target=target, seed=seed, on_solve=on_solve

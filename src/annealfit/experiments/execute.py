@@ -95,7 +95,8 @@ def _prepare(dataset: str, seed: int, data_dir: str | None) -> dict[str, Any]:
 
 
 def _columns(history: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
-    names = history[0] if history else ()
+    # Texts are why a sampler failed, which the native one, the only one here, does not.
+    names = [name for name, value in (history[0] if history else {}).items() if not isinstance(value, str)]
     return {name: np.array([row[name] for row in history]) for name in names}
 
 

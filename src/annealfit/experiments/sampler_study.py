@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from annealfit.baselines import solve_logistic
-from annealfit.bounds import box_minimum
+from annealfit.bounds import lower_bounds
 from annealfit.classifier import AnnealedClassifier
 from annealfit.datasets import Dataset
 from annealfit.errors import SamplerError, check_number
@@ -31,8 +31,6 @@ from annealfit.surrogate.gram import augment
 CONFIDENCE = 0.99
 OPTIMUM = "logistic optimum"
 _SOLVES = 2  # the path of a study's solves below its seed; a training's own paths are 0 and 1
-# Rounding of the bound's own evaluation, relative to the terms that cancel in it.
-_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,29 +153,9 @@ def take_problems(classifier: AnnealedClassifier, X: Any, y: Any, *, late: int) 
     watched = _Watched(classifier.sampler or SimulatedAnnealer(), handed.append)
     _fit(classifier, X, y, sampler=watched, max_iter=late + 1, tol=0.0, patience=None, time_limit=None)
     return tuple(
-        ProblemSet(name, after, tuple(handed[after]), certify(handed[after]))
+        ProblemSet(name, after, tuple(handed[after]), lower_bounds(handed[after], tight=True))
         for name, after in (("first", 0), ("late", late))[: 2 if late else 1]
     )
-
-
-def certify(problems: Sequence[QuadraticProblem]) -> NDArray[np.float64]:
-    """Lower bounds `E(v) − 2Σ_j(δ|r_j| + r_jv_j)`, `r = Gv + g`, from the continuous minima v; shape (P,).
-
-    A training makes its bounds (`annealfit.bounds.lower_bounds`) in a few sweeps of coordinate descent. On late
-    problems those can be twice as far down, which would drown the differences between samplers.
-
-    >>> from annealfit.encoding import Encoding
-    >>> certify([QuadraticProblem([[2.0]], [-1.0], Encoding(bits=3, range=1.0))]).round(9).tolist()
-    [-0.5]
-    """
-    bounds = np.empty(len(problems))
-    for position, problem in enumerate(problems):
-        v, width = box_minimum(problem), problem.encoding.range
-        residual = problem.curvature @ v + problem.gradient
-        slack = 2 * (width * np.abs(residual) + residual * v).sum()
-        magnitude = width * (np.abs(problem.gradient) + np.abs(problem.curvature) @ np.abs(v)).sum()
-        bounds[position] = problem.energy_of_update(v) - slack - _ROUNDING * magnitude
-    return bounds
 
 
 def solve_repeatedly(sampler: Sampler, taken: ProblemSet, repeats: int, seed: int) -> Solves:

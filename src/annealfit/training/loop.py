@@ -120,12 +120,13 @@ def train(
                 saved_iteration = state.iteration
             answers = [callback(Iteration(state, row)) for callback in callbacks]  # all fire, whatever one says
             reason = "callback" if any(answers) else plan.stopping.after_iteration(rows)
-    except KeyboardInterrupt:
-        reason = "interrupted"
-    except BudgetExhaustedError:
-        if state.iteration == 0:
+    except BaseException as error:
+        if _is_interrupt(error):
+            reason = "interrupted"
+        elif isinstance(error, BudgetExhaustedError) and state.iteration > 0:
+            reason = "budget"
+        else:
             raise
-        reason = "budget"
     finally:
         del rows[state.iteration :]  # an interrupt can fall between the row and the state it belongs to
         if checkpoint is not None and saved_iteration != state.iteration:
@@ -133,6 +134,11 @@ def train(
     if reason == "sampler" and not any(row["solved"] for row in rows):
         raise SamplerError(f"no problem was solved in {len(rows)} iterations; {rows[-1]['failures']}")
     return TrainingResult(state, rows, reason)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it: met by compiled code, it ends in a SystemError whose cause it is."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__cause__))
 
 
 def problems_at(data: TrainingSet, plan: Plan, state: TrainingState) -> list[QuadraticProblem]:
