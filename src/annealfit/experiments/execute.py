@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import confusion_matrix
 from threadpoolctl import threadpool_limits
 
@@ -34,7 +35,8 @@ def execute(spec: RunSpec, data_dir: str | None = None) -> Record:
     on how many processors a worker has.
     """
     try:
-        with threadpool_limits(1):
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # how far a run came is in its record
             return _execute(spec, data_dir)
     except Exception as error:
         return Record(spec, error=f"{type(error).__name__}: {error}", environment=environment())
