@@ -23,7 +23,7 @@ from annealfit.surrogate.gram import augment
 TRACES = {
     "timeout": "TimeoutError",
     "connection": "ConnectionError",
-    "refused": "SolverFailureError",
+    "refused": "ResourceLimitsExceededError",
     "broken_chains": r"broken chains: \d+%",
     "fewer_reads": "fewer reads than asked",
 }
@@ -92,7 +92,15 @@ def test_a_fifth_of_the_calls_failing_costs_little_and_is_all_in_the_history(dig
     told = "; ".join(row["faults"] for row in classifier.history_)
     counts = {fault: len(re.findall(trace, told)) for fault, trace in TRACES.items()}
     assert counts == {fault: Counter(device.injected)[fault] for fault in FAULTS}
-    assert len(device.injected) > 0
+    assert len(device.injected) == sum(row["fault_count"] for row in classifier.history_) > 0
+
+
+def test_bits_that_will_not_fit_later_are_refused_before_the_first_call(digits):
+    device = MockQPU("P16")
+    classifier = AnnealedClassifier(bits=12, precision_policy="adaptive", sampler=QPUSampler(device), random_state=0)
+    with pytest.raises(SamplerError, match="228 variables"):
+        classifier.fit(digits.X_train, digits.y_train)
+    assert device.calls == 0
 
 
 def test_faults_without_retries_leave_the_weights_and_are_in_the_history(digits, undisturbed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
@@ -216,9 +217,12 @@ class AnnealedClassifier(ClassifierMixin, BaseEstimator):
         classes, data = self._training_set(X, y)
         plan = self._plan(data)
         state, history, checkpoint = self._start(data, plan)
+        sampler = self.sampler or SimulatedAnnealer()
+        # A device that cannot take the problems at their largest says so here, before anything is paid for.
+        sampler.preflight(problems_at(data, plan, replace(state, bits=plan.bits)))
         result = train(
             data,
-            self.sampler or SimulatedAnnealer(),
+            sampler,
             plan,
             state,
             history=history,

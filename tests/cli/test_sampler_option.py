@@ -43,8 +43,19 @@ def test_a_spent_budget_is_said(tmp_path):
     budget = QUICK + ",max_access_seconds=0.04"
     result = train("--bits", 1, "--max-iter", 50, "--sampler", budget, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output
-    assert "Training used up the sampler's budget after 2 of 50 iterations; what was learnt is saved." in result.output
+    assert "Training used up the sampler's budget after 2 of 50 iterations; what was learnt is saved," in result.output
     assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_a_start_that_failed_leaves_nothing_in_the_way(tmp_path):
+    common = ("--bits", 1, "--max-iter", 2, "--out", tmp_path / "run")
+    failed = train(*common, "--sampler", QUICK + ",max_access_seconds=0.001")
+    assert "max_access_seconds is 0.001" in str(failed.exception)
+    assert train(*common, "--sampler", QUICK).exit_code == 0
+    before = (tmp_path / "run" / "config.json").read_text()
+    refused = train("--bits", 2, "--max-iter", 9, "--sampler", QUICK, "--out", tmp_path / "run", "--resume")
+    assert "belongs to another training" in str(refused.exception)
+    assert (tmp_path / "run" / "config.json").read_text() == before
 
 
 def test_blocks_go_with_any_sampler(tmp_path):

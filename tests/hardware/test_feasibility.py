@@ -174,7 +174,7 @@ def test_what_a_solver_does_not_publish_is_assumed_and_named(properties):
     assert device.timing == published_timing()
     bare = {key: properties[key] for key in ("topology", "qubits", "couplers")}
     device = device_of_solver(bare)
-    assert len(device.assumed) == 6
+    assert len(device.assumed) == 7
     assert device.ranges == ADVANTAGE
     assert device.duration_limit_seconds == DURATION_LIMIT_SECONDS
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_problems import random_problem
 
-from annealfit.errors import InvalidInputError
+from annealfit.errors import BudgetExhaustedError, InvalidInputError
 from annealfit.samplers import BlockSampler, ExactSolver, RoundedSampler, Sampler, Samples, SimulatedAnnealer
 
 
@@ -79,6 +79,37 @@ def test_a_block_that_fails_fails_its_problem_only():
     answers = sampler.solve([up, down], [0, 0])
     assert [answer.failure for answer in answers] == ["no answer", None]
     assert sampler.summarise(answers) == {"asked": 3}  # the failed problem's second block was not asked for
+
+
+class Random(Sampler):
+    def solve(self, problems, seeds):
+        return [
+            Samples.of(p, np.random.default_rng(seed).integers(0, 2, (1, p.n_variables)))
+            for p, seed in zip(problems, seeds, strict=True)
+        ]
+
+
+def test_another_sweep_never_loses_whatever_the_child():
+    for seed in range(30):
+        problem = random_problem(seed, 8, 2, 0.5)
+        energies = [BlockSampler(Random(), 4, sweeps=n).sample(problem, seed=seed).best_energy for n in (1, 2, 4)]
+        assert energies[0] >= energies[1] >= energies[2]
+
+
+def test_a_failure_after_the_first_sweep_leaves_the_answer():
+    class Tires(Watching):
+        def solve(self, problems, seeds):
+            if len(self.asked) == 5:
+                raise BudgetExhaustedError("spent")
+            return super().solve(problems, seeds)
+
+    problem = random_problem(0, 8, 2, 0.5)
+    answer = BlockSampler(Tires(ExactSolver()), 4, sweeps=3).sample(problem)
+    assert answer.failure is None
+    assert answer.best_energy <= BlockSampler(ExactSolver(), 4, sweeps=1).sample(problem).best_energy
+    early = BlockSampler(Tires(ExactSolver()), 2, sweeps=3).sample(problem)
+    assert early.failure == "spent"
+    assert len(early.info["blocks"]) == 6
 
 
 @pytest.mark.parametrize(

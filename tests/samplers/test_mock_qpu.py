@@ -12,7 +12,7 @@ pytest.importorskip("dwave.system")
 
 import contextlib
 
-from dwave.cloud.exceptions import SolverFailureError
+from dwave.cloud.api.exceptions import ResourceLimitsExceededError
 
 from annealfit.errors import InvalidInputError
 from annealfit.hardware.access_time import access_seconds, published_timing
@@ -109,7 +109,8 @@ def test_timing_is_dwaves_estimate(device):
 
 
 @pytest.mark.parametrize(
-    ("fault", "error"), [("timeout", TimeoutError), ("connection", ConnectionError), ("refused", SolverFailureError)]
+    ("fault", "error"),
+    [("timeout", TimeoutError), ("connection", ConnectionError), ("refused", ResourceLimitsExceededError)],
 )
 def test_faults_that_are_raised(fault, error):
     device = MockQPU("Z12", faults={fault: 1.0})

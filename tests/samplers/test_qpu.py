@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import math
+import pickle
+import threading
 import warnings
 from itertools import pairwise
+from types import SimpleNamespace
 
 import dimod
 import numpy as np
@@ -14,6 +18,7 @@ from random_problems import random_problem
 pytest.importorskip("dwave.system")
 
 import dwave.cloud.exceptions
+from dwave.cloud.solver import StructuredSolver
 from dwave.embedding import verify_embedding
 from dwave.embedding.chain_strength import uniform_torque_compensation
 
@@ -192,7 +197,7 @@ def test_retries_that_do_not_help_fail_the_problems_of_that_call():
     sampler = sampler_on(device, retries=2)
     answers = sampler.solve(problems(3), range(3))
     assert device.calls == 3
-    assert all("no answer in 3 calls, the last: SolverFailureError" in answer.failure for answer in answers)
+    assert all("no answer in 3 tries, the last: ResourceLimitsExceeded" in answer.failure for answer in answers)
     with pytest.raises(SamplerError, match="was not solved"):
         _ = answers[0].best_bits
 
@@ -217,19 +222,104 @@ def test_what_no_retry_can_help_is_raised_at_once(monkeypatch):
     assert device.calls == 1
 
 
-class Slow:
-    def __init__(self, sampleset):
-        self.sampleset = sampleset
+class Later:
+    """A device behind a network: its answers are futures, which take a while, or fail while one waits."""
 
-    def done(self):
-        return False
+    def __init__(self, device, seconds=0.0, error=None):
+        self.device, self.seconds, self.error = device, seconds, error
+
+    def __getattr__(self, name):
+        return getattr(self.device, name)
+
+    def sample(self, bqm, **parameters):
+        answer = self.device.sample(bqm, **parameters)
+        future = concurrent.futures.Future()
+
+        def deliver():
+            if self.error is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(self.error)
+
+        threading.Timer(self.seconds, deliver).start()
+        return dimod.SampleSet.from_future(future)
 
 
-def test_an_answer_that_never_comes_is_a_timeout(monkeypatch):
-    from annealfit.samplers import device_access
+def test_a_late_answer_is_waited_for_and_not_paid_twice():
+    device = quiet()
+    sampler = sampler_on(Later(device, seconds=0.4), timeout_seconds=0.1, retries=50)
+    answer = sampler.sample(problems(1)[0])
+    assert answer.failure is None
+    assert device.calls == 1
+    assert "no answer within 0.1 s" in sampler.summarise([answer])["faults"]
 
-    with pytest.raises(TimeoutError, match="no answer within 0.05 s"):
-        device_access._resolve(Slow(None), 0.05)
+
+def test_an_answer_that_never_comes_fails_the_problem_and_is_charged_once():
+    device = quiet()
+    sampler = sampler_on(Later(device, seconds=5.0), timeout_seconds=0.05, retries=2)
+    answer = sampler.sample(problems(1)[0])
+    assert "no answer in 3 tries, the last: TimeoutError: no answer within 0.05 s" in answer.failure
+    assert device.calls == 1
+    assert sampler.access_seconds == pytest.approx(sampler.preflight(problems(1)).access_seconds)
+
+
+def test_a_problem_that_the_solver_declines_is_not_submitted_again():
+    device = quiet()
+    error = dwave.cloud.exceptions.SolverFailureError("J value out of range")
+    sampler = sampler_on(Later(device, error=error))
+    answer = sampler.sample(problems(1)[0])
+    assert "the solver declined the problem: SolverFailureError: J value out of range" in answer.failure
+    assert device.calls == 1
+    assert sampler.access_seconds == 0
+    passing = sampler_on(Later(quiet(), error=dwave.cloud.exceptions.SolverOfflineError("maintenance")), retries=1)
+    assert "no answer in 2 tries" in passing.sample(problems(1)[0]).failure
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"annealing_time": 100},
+        {"programming_thermalization": 5000},
+        {"readout_thermalization": 1000},
+        {"anneal_schedule": [[0, 0], [1000, 1]]},
+        {"reduce_intersample_correlation": True},
+    ],
+)
+def test_the_estimate_is_dwaves_and_the_mock_bills_it(parameters):
+    sampler = sampler_on(quiet(), num_reads=50, **parameters)
+    several = problems(2)
+    plan = sampler.preflight(several)
+    solver = SimpleNamespace(properties=sampler.device.properties)
+    expected = StructuredSolver.estimate_qpu_access_time(solver, plan.qubits, 50, **parameters) * 1e-6
+    sampler.solve(several, range(2))
+    assert plan.access_seconds == pytest.approx(expected)
+    assert sampler.access_seconds == pytest.approx(expected)
+
+
+def test_what_was_paid_for_before_a_lasting_error_is_used():
+    device = quiet()
+    sizes = [*problems(1, bits=1), *problems(1, bits=2)]
+    sampler = sampler_on(device)
+    real, device.sample = device.sample, None
+
+    def once(*arguments, **parameters):
+        device.sample = lambda *a, **k: (_ for _ in ()).throw(ValueError("broken"))
+        return real(*arguments, **parameters)
+
+    device.sample = once
+    answers = sampler.solve(sizes, range(2))
+    assert [answer.failure is None for answer in answers] == [True, False]
+    with pytest.raises(SamplerError, match="broken"):
+        sampler.solve(sizes, range(2))
+
+
+def test_a_sampler_goes_to_other_processes_unless_it_has_a_budget():
+    sampler = sampler_on(quiet())
+    sampler.sample(problems(1)[0])
+    copied = pickle.loads(pickle.dumps(sampler))
+    assert copied.sample(problems(1)[0]).best_energy < 0
+    with pytest.raises(SamplerError, match="each of which would spend it anew"):
+        pickle.dumps(sampler_on(quiet(), max_access_seconds=1))
 
 
 def test_fewer_reads_and_broken_chains_are_used_and_noted():
@@ -340,7 +430,8 @@ def test_without_configuration_the_error_says_what_to_do(monkeypatch, tmp_path):
         ({"retries": -1}, "retries is -1"),
         ({"max_access_seconds": 0}, "max_access_seconds is 0"),
         ({"timeout_seconds": 0}, "timeout_seconds is 0"),
-        ({"num_sweeps": 5}, "the solver takes no parameter num_sweeps"),
+        ({"num_sweeps": 5}, "neither QPUSampler nor the solver has a setting num_sweeps; QPUSampler has num_reads"),
+        ({"auto_scale": True}, "auto_scale is not a choice here"),
     ],
 )
 def test_settings_that_make_no_sense(options, message):
@@ -354,7 +445,8 @@ def test_only_devices_with_a_graph_are_devices():
 
 
 def test_the_sampler_says_what_it_is():
-    text = repr(sampler_on(quiet(), annealing_time=50))
+    text = repr(sampler_on(MockQPU("Z12"), annealing_time=50))
     assert text.startswith("QPUSampler('mock Z12', num_reads=20, chain_prefactor=2.0")
     assert "annealing_time=50" in text
     assert "0x" not in text
+    assert "mock Z12, defects=0.1, num_sweeps=5" in repr(sampler_on(MockQPU("Z12", defects=0.1, num_sweeps=5)))

@@ -37,8 +37,9 @@ def sampler_notes(classifier: AnnealedClassifier) -> list[str]:
     history, notes = classifier.history_, []
     if history and "access_seconds" in history[0]:
         calls, seconds = (sum(row[name] for row in history) for name in ("calls", "access_seconds"))
-        breaks = sum(row["chain_breaks"] for row in history) / len(history)
-        faults = sum(row["faults"].count(";") + 1 for row in history if row["faults"])
+        answered = [row["chain_breaks"] for row in history if row["solved"]]
+        breaks = sum(answered) / max(len(answered), 1)
+        faults = sum(row["fault_count"] for row in history)
         notes.append(
             f"{calls} calls, {seconds:.3f} s of QPU access, {breaks:.1%} of chains broken, {faults} faults "
             "(history, column faults)."
@@ -49,6 +50,6 @@ def sampler_notes(classifier: AnnealedClassifier) -> list[str]:
     if classifier.stop_reason_ in ("budget", "sampler"):
         notes.append(
             f"Training {CUT_SHORT[classifier.stop_reason_]} after {classifier.n_iter_} of {classifier.max_iter} "
-            "iterations; what was learnt is saved."
+            "iterations; what was learnt is saved, and --resume goes on from there."
         )
     return notes

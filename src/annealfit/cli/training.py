@@ -110,11 +110,16 @@ def train(
         errors.print(plain(describe_plan(plan, classifier.max_iter)), soft_wrap=True)
     store.open_run_folder(folder, config, resume=resume)
     classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
+    again = [*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])]
     sampled = classifier.sampler or nullcontext()  # a sampler may have a connection to close
-    with sampled, training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
-        run = run_training(data, features, classifier, [on_iteration])
-    store.save_run(run, folder, history_format=history)
+    try:
+        with sampled, training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
+            run = run_training(data, features, classifier, [on_iteration])
+        store.save_run(run, folder, config, history_format=history)
+    except KeyboardInterrupt:  # after the iterations: during them, the training ends by itself
+        errors.print(plain(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {shlex.join(again)}"))
+        raise typer.Exit(130) from None
     notes = [*_draw(run, folder), *sampler_notes(classifier)]
     if as_json:
         typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
@@ -122,7 +127,6 @@ def train(
     console.print(_comparison_table(run))
     interrupted = classifier.stop_reason_ == "interrupted"
     if interrupted:
-        again = [*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])]
         notes.append(
             f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
             f"annealfit {shlex.join(again)}"

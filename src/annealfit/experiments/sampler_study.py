@@ -20,11 +20,12 @@ from annealfit.baselines import solve_logistic
 from annealfit.bounds import lower_bounds
 from annealfit.classifier import AnnealedClassifier
 from annealfit.datasets import Dataset
-from annealfit.errors import SamplerError, check_number
+from annealfit.errors import BudgetExhaustedError, SamplerError, check_number
 from annealfit.features import RandomConvFeatures
 from annealfit.problem import QuadraticProblem
 from annealfit.randomness import child_seed, child_seeds
 from annealfit.samplers import Sampler, Samples, SimulatedAnnealer
+from annealfit.samplers.preflight import Preflight
 from annealfit.surrogate import TrainingSet, evaluate
 from annealfit.surrogate.gram import augment
 
@@ -166,11 +167,18 @@ def solve_repeatedly(sampler: Sampler, taken: ProblemSet, repeats: int, seed: in
     numbers = np.arange(len(taken.problems))
     energies, seconds = np.zeros((repeats, len(numbers))), np.zeros(repeats)
     unsolved, access = 0, 0.0
-    sampler.solve(taken.problems, child_seeds(seed, repeats, numbers).tolist())
+    if sampler.preflight(taken.problems) is None:  # a device is paid for each solve, and its preflight embeds
+        sampler.solve(taken.problems, child_seeds(seed, repeats, numbers).tolist())
     for repeat in range(repeats):
         seeds = child_seeds(seed, repeat, numbers).tolist()
         started = time.perf_counter()
-        answers = sampler.solve(taken.problems, seeds)
+        try:
+            answers = sampler.solve(taken.problems, seeds)
+        except BudgetExhaustedError:
+            if repeat == 0:
+                raise
+            energies, seconds, repeats = energies[:repeat], seconds[:repeat], repeat  # what was paid for counts
+            break
         seconds[repeat] = time.perf_counter() - started
         for number, (problem, answer) in enumerate(zip(taken.problems, answers, strict=True)):
             if answer.failure is None:
@@ -291,6 +299,9 @@ class _Watched(Sampler):
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
         return self.child.summarise(answers)
+
+    def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
+        return self.child.preflight(problems)
 
 
 def _fit(classifier: AnnealedClassifier, X: Any, y: Any, **changes: Any) -> AnnealedClassifier:

@@ -19,16 +19,22 @@ HISTORY_FORMATS = ("csv", "parquet")
 
 
 def open_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) -> None:
-    """Make the folder and note the configuration; a folder that holds a run already is only resumed."""
-    if (folder / CONFIG_FILE).exists() and not resume:
+    """Make the folder and note the configuration; a folder that holds a run already is only resumed.
+
+    The configuration of a run that is resumed stays until the run is saved again: it may yet be refused.
+    """
+    if resume:
+        return
+    if any((folder / name).exists() for name in (CHECKPOINT_FILE, MODEL_FILE)):
         raise InvalidInputError(
             f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
         )
     write_json(folder / CONFIG_FILE, config)
 
 
-def save_run(run: TrainingRun, folder: Path, *, history_format: str = "csv") -> None:
-    """Write model, history, metrics and sample images; the checkpoint is no longer needed after that."""
+def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, history_format: str = "csv") -> None:
+    """Write configuration, model, history and metrics; the checkpoint stays, for a run that is to go on."""
+    write_json(folder / CONFIG_FILE, config)
     choose("history format", history_format, HISTORY_FORMATS)
     rows = [{"method": method.method, **row} for method in run.methods for row in method.history]
     write_table(rows, folder / f"history.{history_format}")

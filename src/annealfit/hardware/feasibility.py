@@ -73,7 +73,14 @@ def published_device(chip: Chip) -> Device:
 def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Device:
     """The device that a solver's properties describe; for what they leave out, Advantage's values are assumed."""
     chip = chip_of_solver(properties, name)
-    wanted = ("problem_timing_data", "h_range", "j_range", "problem_run_duration_range", "num_reads_range")
+    wanted = (
+        "problem_timing_data",
+        "h_range",
+        "j_range",
+        "extended_j_range",
+        "problem_run_duration_range",
+        "num_reads_range",
+    )
     assumed = tuple(key for key in (*wanted, "annealing_time_range") if properties.get(key) is None)
     known = {**_PUBLISHED, **{key: value for key, value in properties.items() if value is not None}}
     try:

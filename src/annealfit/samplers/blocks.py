@@ -10,7 +10,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError, check_number
+from annealfit.errors import InvalidInputError, SamplerError, check_number
 from annealfit.problem import QuadraticProblem, group_by_curvature
 from annealfit.randomness import child_seed
 from annealfit.samplers.base import Sampler, Samples
@@ -22,9 +22,9 @@ class BlockSampler(Sampler):
     """Block-coordinate descent with another sampler: `max_variables` at a time, the rest held fixed.
 
     With the update `u` so far (0 where no block has been), the block b sees the problem
-    `(G_bb, (Gu + g)_b, δ, K)`; its energy is the change of the whole problem's, so the energies of the blocks add
-    up. All problems' blocks of one turn go to the child together. `sweeps` visits every block again, each time
-    seeing what the others chose.
+    `(G_bb, (Gu + g)_b, δ, K)`; its energy is the change of the whole problem's, so the energies of a first sweep's
+    blocks add up. All problems' blocks of one turn go to the child together. `sweeps` visits every block again,
+    each time seeing what the others chose, and keeps the better of the old and the new.
 
     >>> from annealfit.encoding import Encoding
     >>> from annealfit.samplers import ExactSolver
@@ -54,8 +54,17 @@ class BlockSampler(Sampler):
         return [answers[position] for position in range(len(problems))]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
-        """What the child says of all its blocks."""
-        return self.child.summarise([block for answer in answers for block in answer.info.get("blocks", ())])
+        """What the child says of all its blocks; the whole answers' energy stands for those of the blocks."""
+        blocks = [block for answer in answers for block in answer.info.get("blocks", ())]
+        summary = self.child.summarise(blocks)
+        if "raw_energy" in summary:  # what polishing gained is taken back; of blocks solved again, for each time
+            gained = sum(
+                block.info.get("raw_energy", block.best_energy) - block.best_energy
+                for block in blocks
+                if block.failure is None
+            )
+            summary["raw_energy"] = float(gained + sum(a.best_energy for a in answers if a.failure is None))
+        return summary
 
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
         """The child's costs of all blocks; every block is taken as if the others had not been."""
@@ -76,32 +85,41 @@ class BlockSampler(Sampler):
     def _solve_alike(self, problems: list[QuadraticProblem], seeds: list[int]) -> list[Samples]:
         """Problems with a common curvature and number of bits: their blocks have common curvatures too."""
         whole = problems[0]
-        encodings = [problem.encoding for problem in problems]
         updates = np.zeros((len(problems), whole.n_parameters))
         bits = np.zeros((len(problems), whole.n_parameters, whole.encoding.bits), dtype=np.uint8)
         asked: list[list[Samples]] = [[] for _ in problems]
         failures: dict[int, str] = {}
         gradients = np.array([problem.gradient for problem in problems])
-        for turn, block in enumerate(self._turns(whole)):
+        turns = list(self._turns(whole))
+        first_sweep = len(turns) // self.sweeps
+        for turn, block in enumerate(turns):
             going = [number for number in range(len(problems)) if number not in failures]
             if not going:
                 break
-            updates[:, block] = 0.0  # what the block chose before is chosen anew
-            fields = updates @ whole.curvature[:, block] + gradients[:, block]
+            # What the block chose before is chosen anew, in the field of all the others.
+            others = updates.copy()
+            others[:, block] = 0.0
+            fields = others @ whole.curvature[:, block] + gradients[:, block]
             template = QuadraticProblem(whole.curvature[block, block], fields[0], whole.encoding)
-            parts = [template.with_gradient(fields[number], encodings[number]) for number in going]
-            solved = self.child.solve(parts, [child_seed(seeds[number], turn) for number in going])
+            parts = [template.with_gradient(fields[number], problems[number].encoding) for number in going]
+            try:
+                solved = self.child.solve(parts, [child_seed(seeds[number], turn) for number in going])
+            except SamplerError as error:
+                if turn == 0:
+                    raise
+                solved = [Samples.failed(part, str(error)) for part in parts]  # what was paid for stays on record
             for number, part, samples in zip(going, parts, solved, strict=True):
                 asked[number].append(samples)
                 if samples.failure is not None:
                     failures[number] = samples.failure
-                    continue
-                bits[number, block] = samples.best_bits
-                updates[number, block] = part.decode(samples.best_bits)
+                elif turn < first_sweep or samples.best_energy < part.energy(bits[number, block]):
+                    bits[number, block] = samples.best_bits
+                    updates[number, block] = part.decode(samples.best_bits)
+        # A failure after the first sweep leaves a whole answer, only less refined.
         return [
-            Samples.failed(problem, failures[number], {"blocks": tuple(blocks)})
-            if number in failures
-            else Samples.of(problem, bits[number][None], {"blocks": tuple(blocks)})
+            Samples.of(problem, bits[number][None], {"blocks": tuple(blocks)})
+            if number not in failures or len(blocks) > first_sweep
+            else Samples.failed(problem, failures[number], {"blocks": tuple(blocks)})
             for number, (problem, blocks) in enumerate(zip(problems, asked, strict=True))
         ]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from annealfit.errors import BudgetExhaustedError, SamplerError, require
+from annealfit.errors import BudgetExhaustedError, SamplerError
 from annealfit.hardware.access_time import access_seconds, most_reads
-from annealfit.hardware.chip import EXTRA
+from annealfit.samplers.faults import is_passing, is_refusal
 
 _MICROSECONDS = 1e-6
 _POLL_SECONDS = 0.02
-_TIMED_PARAMETERS = ("annealing_time", "programming_thermalization", "readout_thermalization")
+_NEEDED = ("problem_timing_data", "problem_run_duration_range", "num_reads_range", "h_range", "j_range")
 
 
 @dataclass
@@ -49,10 +49,11 @@ class DeviceAccess:
         backoff_seconds: float,
         timeout_seconds: float,
     ) -> None:
-        if not properties.get("problem_timing_data"):
-            raise SamplerError("the solver publishes no problem_timing_data, so its calls cannot be planned")
+        missing = [name for name in _NEEDED if not properties.get(name)]
+        if missing:
+            raise SamplerError(f"the solver publishes no {', '.join(missing)}, so its calls cannot be planned")
         self._timing = properties["problem_timing_data"]
-        self._timed = {name: parameters[name] for name in _TIMED_PARAMETERS if name in parameters}
+        self._timed = dict(parameters)  # D-Wave's timing model takes what concerns it
         self._longest_seconds = properties["problem_run_duration_range"][1] * _MICROSECONDS
         self._most_reads = properties["num_reads_range"][1]
         self.max_access_seconds = max_access_seconds
@@ -76,27 +77,41 @@ class DeviceAccess:
             reads -= limit
 
     def call(self, submit: Callable[[], Any], n_qubits: int, reads: int, receipt: Receipt) -> Any:
-        """The sample set that `submit` brings, tried again after growing pauses while it fails for a passing reason."""
+        """The sample set that `submit` brings, tried again after growing pauses while it fails for a passing reason.
+
+        An answer that is only late is waited for again, not asked for a second time: it will be billed anyway.
+        """
         estimate = self.estimate(n_qubits, reads)
-        fault = ""
+        pending, fault = None, ""
         for attempt in range(self.retries + 1):
             if attempt:
                 time.sleep(self.backoff_seconds * 2 ** (attempt - 1))
-            self._check_budget(estimate)
-            receipt.calls += 1
             try:
-                sampleset = _resolve(submit(), self.timeout_seconds)
+                if pending is None:
+                    self._check_budget(estimate)
+                    receipt.calls += 1
+                    pending = submit()
+                sampleset = _resolve(pending, self.timeout_seconds)
+            except BudgetExhaustedError:
+                raise
+            except _LateError as error:
+                fault = f"TimeoutError: {error}"
             except Exception as error:
-                fault = f"{type(error).__name__}: {error}"
-                if not _is_passing(error):
+                pending, fault = None, f"{type(error).__name__}: {error}"
+                if is_refusal(error):
+                    receipt.faults.append(fault)
+                    raise CallFailedError(f"the solver declined the problem: {fault}") from error
+                if not is_passing(error):
                     raise SamplerError(f"the device refused the call ({fault})") from error
-                receipt.faults.append(fault)
                 self._charge(estimate, receipt)  # lost on the way back, it may have run: a budget has to count it
             else:
                 timing = sampleset.info.get("timing", {})
                 self._charge(timing.get("qpu_access_time", estimate / _MICROSECONDS) * _MICROSECONDS, receipt)
                 return sampleset
-        raise CallFailedError(f"no answer in {self.retries + 1} calls, the last: {fault}")
+            receipt.faults.append(fault)
+        if pending is not None:
+            self._charge(estimate, receipt)
+        raise CallFailedError(f"no answer in {self.retries + 1} tries, the last: {fault}")
 
     def _check_budget(self, estimate: float) -> None:
         if self.max_access_seconds is not None and self.spent_seconds + estimate > self.max_access_seconds:
@@ -110,26 +125,15 @@ class DeviceAccess:
         receipt.access_seconds += seconds
 
 
+class _LateError(Exception):
+    """The answer is not there yet."""
+
+
 def _resolve(sampleset: Any, timeout_seconds: float) -> Any:
     deadline = time.monotonic() + timeout_seconds
     while not sampleset.done():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no answer within {timeout_seconds:g} s")
+            raise _LateError(f"no answer within {timeout_seconds:g} s")
         time.sleep(_POLL_SECONDS)
     sampleset.resolve()
     return sampleset
-
-
-def _is_passing(error: Exception) -> bool:
-    """Whether trying again can help: not against bad requests or missing rights."""
-    requests = require("dwave.cloud.api.exceptions", extra=EXTRA, purpose="running on a QPU")
-    cloud = require("dwave.cloud.exceptions", extra=EXTRA, purpose="running on a QPU")
-    lasting = (
-        requests.ResourceAuthenticationError,
-        requests.ResourceAccessForbiddenError,
-        requests.ResourceNotFoundError,
-        requests.ResourceBadRequestError,
-    )
-    # D-Wave's request errors are OSErrors, as the network's own are.
-    passing = (OSError, cloud.PollingTimeout, cloud.CanceledFutureError, cloud.ProblemUploadError)
-    return isinstance(error, passing) and not isinstance(error, lasting)

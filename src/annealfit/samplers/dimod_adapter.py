@@ -12,6 +12,7 @@ from annealfit.errors import InvalidInputError, SamplerError, require
 from annealfit.export import largest_coefficient
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers.base import Sampler, Samples
+from annealfit.samplers.faults import is_passing
 
 _SEED_LIMIT = 2**31  # dwave-samplers and others take non-negative 32-bit seeds
 
@@ -57,7 +58,9 @@ class DimodSampler(Sampler):
     def _try(self, problem: QuadraticProblem, seed: int) -> Samples:
         try:
             return self._solve_one(problem, seed)
-        except OSError as error:  # time-outs too: a remote child's next problem may fare better
+        except Exception as error:
+            if not is_passing(error):
+                raise
             return Samples.failed(problem, f"{type(error).__name__}: {error}")
 
     def _solve_one(self, problem: QuadraticProblem, seed: int) -> Samples:

@@ -7,21 +7,21 @@ from typing import Any
 
 import dimod
 import numpy as np
-from dwave.cloud.exceptions import SolverFailureError
+from dwave.cloud.api.exceptions import ResourceLimitsExceededError
 from dwave.samplers import SimulatedAnnealingSampler
 from dwave.system.testing import MockDWaveSampler
 
 from annealfit.errors import InvalidInputError, check_number, choose
 from annealfit.hardware.access_time import access_seconds, published_timing
+from annealfit.hardware.analog_error import COUPLING_ERROR, FIELD_ERROR
+from annealfit.hardware.feasibility import DURATION_LIMIT_SECONDS
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects
 from annealfit.randomness import child_seed
 
 # Published analog control error, the upper ends: standard deviations on h in ±4 and J in ±1.
-FIELD_NOISE, COUPLING_NOISE = 0.025, 0.015
+FIELD_NOISE, COUPLING_NOISE = FIELD_ERROR[1], COUPLING_ERROR[1]
 # An anneal is played by Metropolis sweeps down to about a QPU's effective temperature, in units of its coefficients.
 SWEEPS, BETA_RANGE = 100, (0.1, 10.0)
-# Current QPUs refuse a call of more than a second.
-LONGEST_CALL_SECONDS = 1.0
 _BROKEN_SHARE = 0.5  # of the qubits read at random by the fault `broken_chains`
 _ROUNDING = 1e-9  # by which a coefficient scaled to the limit may miss it
 
@@ -65,9 +65,9 @@ class MockQPU(MockDWaveSampler):
             topology_type=shape.family,
             topology_shape=list(shape.shape),
             properties={
-                "chip_id": f"mock {topology}",
+                "chip_id": _describe(topology, defects, field_noise, coupling_noise, num_sweeps),
                 "problem_timing_data": published_timing(),
-                "problem_run_duration_range": [0.0, LONGEST_CALL_SECONDS * 1e6],
+                "problem_run_duration_range": [0.0, DURATION_LIMIT_SECONDS * 1e6],
             },
             parameter_warnings=False,
             substitute_sampler=SimulatedAnnealingSampler(),
@@ -128,7 +128,8 @@ class MockQPU(MockDWaveSampler):
         if not shortest <= annealing_time <= longest:
             raise ValueError(f"annealing_time is {annealing_time}; it must be between {shortest} and {longest}")
         timing = self.properties["problem_timing_data"]
-        seconds = access_seconds(timing, len(bqm.variables), num_reads, annealing_time=annealing_time)
+        timed = {name: value for name, value in parameters.items() if name != "num_reads"}
+        seconds = access_seconds(timing, len(bqm.variables), num_reads, **timed)
         limit = self.properties["problem_run_duration_range"][1] * 1e-6
         if seconds > limit:
             raise ValueError(f"the call would take {seconds:.3f} s; the limit is {limit:g} s: ask for fewer reads")
@@ -175,6 +176,13 @@ class MockQPU(MockDWaveSampler):
         }
 
 
+def _describe(topology: str, defects: float, field_noise: float, coupling_noise: float, num_sweeps: int) -> str:
+    """The device by what is unusual about it: a checkpoint tells devices apart by this."""
+    usual = {"defects": 0.0, "field_noise": FIELD_NOISE, "coupling_noise": COUPLING_NOISE, "num_sweeps": SWEEPS}
+    given = {"defects": defects, "field_noise": field_noise, "coupling_noise": coupling_noise, "num_sweeps": num_sweeps}
+    return ", ".join([f"mock {topology}", *(f"{name}={given[name]:g}" for name in usual if given[name] != usual[name])])
+
+
 def _sums(vectors: Any) -> np.ndarray:
     rows, columns, biases = vectors.quadratic
     sums = np.zeros(len(vectors.linear_biases))
@@ -196,5 +204,5 @@ def _fault_rates(faults: float | Mapping[str, float]) -> dict[str, float]:
 _RAISED: dict[str | None, Callable[[], Exception]] = {
     "timeout": lambda: TimeoutError("no answer within the time limit"),
     "connection": lambda: ConnectionError("connection to the solver lost"),
-    "refused": lambda: SolverFailureError("problem not accepted: the solver's queue is full"),
+    "refused": lambda: ResourceLimitsExceededError("problem not accepted: the solver's queue is full"),
 }

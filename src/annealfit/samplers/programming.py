@@ -64,12 +64,13 @@ class Program:
         ]
 
     def read(self, sampleset: Any) -> list[NDArray[np.uint8]]:
-        """The bits (rows, n) of every problem in a sample set of the model."""
+        """The bits (reads, n) of every problem in a sample set of the model."""
         size = len(self.model.variables)
         if set(sampleset.variables) != set(range(size)):
             raise SamplerError(f"the device answered for {len(sampleset.variables)} variables of {size}")
         order = np.argsort(np.fromiter(sampleset.variables, dtype=np.int64))
-        bits = (sampleset.record.sample[:, order] > 0).astype(np.uint8)
+        rows = (sampleset.record.sample[:, order] > 0).astype(np.uint8)
+        bits = np.repeat(rows, sampleset.record.num_occurrences, axis=0)
         return np.split(bits, len(self.problems), axis=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError, check_number, require
+from annealfit.errors import InvalidInputError, SamplerError, check_number, require
 from annealfit.hardware.analog_error import CHAIN_PREFACTOR, COUPLING_ERROR, DeviceRanges, share_below
 from annealfit.hardware.chip import EXTRA, Chip, Embedding, longest_chain, qubits_of
 from annealfit.problem import QuadraticProblem
@@ -90,21 +91,26 @@ class QPUSampler(Sampler):
             check_number("max_access_seconds", max_access_seconds, above=0)
         self.num_reads, self.chain_prefactor = int(num_reads), float(chain_prefactor)
         self.spin_reversals, self.polish = int(spin_reversals), polish
+        self.max_access_seconds = max_access_seconds
         self.parameters = parameters
         self._opened = device is None
         self.device = _connect() if device is None else device
-        _check_device(self.device, parameters)
-        properties = self.device.properties
+        try:
+            _check_device(self.device, parameters)
+            properties = self.device.properties
+            self._access = DeviceAccess(
+                properties,
+                parameters,
+                max_access_seconds=max_access_seconds,
+                retries=int(retries),
+                backoff_seconds=float(backoff_seconds),
+                timeout_seconds=float(timeout_seconds),
+            )
+        except Exception:
+            self.close()
+            raise
         self.chip = Chip(str(properties.get("chip_id", "solver")), self.device.to_networkx_graph())
         self.ranges = DeviceRanges.of(properties)
-        self._access = DeviceAccess(
-            properties,
-            parameters,
-            max_access_seconds=max_access_seconds,
-            retries=int(retries),
-            backoff_seconds=float(backoff_seconds),
-            timeout_seconds=float(timeout_seconds),
-        )
         known = {name: value for name, value in _USUAL_PARAMETERS.items() if name in self.device.parameters}
         self._device_parameters = {**known, **parameters}
         self._composites: dict[tuple[int, int], tuple[Any, int]] = {}
@@ -119,6 +125,14 @@ class QPUSampler(Sampler):
             **self.parameters,
         }
         return f"QPUSampler({self.chip.name!r}, {', '.join(f'{name}={value!r}' for name, value in settings.items())})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.max_access_seconds is not None:
+            raise SamplerError(
+                "a QPUSampler with a budget is not copied to other processes, each of which would spend it anew; "
+                "run in one process (n_jobs=1)"
+            )
+        return {**self.__dict__, "_composites": {}}  # made again where they are needed
 
     def close(self) -> None:
         """Close the connection, if it was this sampler that opened it."""
@@ -143,6 +157,7 @@ class QPUSampler(Sampler):
             "access_seconds": float(sum(receipt.access_seconds for receipt in receipts)),
             "chain_breaks": total.chain_breaks,
             "raw_energy": float(sum(answer.info.get("raw_energy", 0.0) for answer in answers)),
+            "fault_count": sum(len(receipt.faults) for receipt in receipts),
             "faults": "; ".join(fault for receipt in receipts for fault in receipt.faults),
         }
 
@@ -156,7 +171,8 @@ class QPUSampler(Sampler):
             longest_chain=max(longest_chain(embedding) for tile in tiles for embedding in tile),
             access_seconds=sum(self._access.estimate(n_qubits, reads) for n_qubits, reads in calls),
             unresolved_share=max(
-                _unresolved_share(Program.of([problem], self.ranges, self.chain_prefactor)) for problem in problems
+                _unresolved_share(Program.of([problems[i] for i in call], self.ranges, self.chain_prefactor))
+                for call in self._calls(problems)
             ),
         )
 
@@ -196,7 +212,7 @@ class QPUSampler(Sampler):
             self._warn_of_noise(program)
             try:
                 solved = self._run(program, seeds[positions[0]], receipt)
-            except BudgetExhaustedError as error:
+            except SamplerError as error:  # the budget, or what no retry can help: the next solve will meet it again
                 if not answers:
                     raise
                 solved = [Samples.failed(problem, str(error), {"receipt": receipt}) for problem in program.problems]
@@ -220,16 +236,19 @@ class QPUSampler(Sampler):
             largest = self.chip.largest_clique
             block = min(largest, BLOCK_VARIABLES)
             fewer_bits = f"use at most bits={largest // n_parameters}, or " if largest >= n_parameters else ""
+            parameters, bits = f"{n_parameters} parameters", problem.encoding.bits
             raise SamplerError(
-                f"{size} variables ({n_parameters} parameters of {problem.encoding.bits} bits) do not embed on "
+                f"{size} variables ({parameters} of {bits} {'bit' if bits == 1 else 'bits'}) do not embed on "
                 f"{self.chip.name}: its largest clique is {largest}; {fewer_bits}solve in blocks: "
                 f"BlockSampler(sampler, max_variables={block}), or --blocks {block}"
             )
         return self.chip.tiles(size, at_most)
 
     def _warn_of_noise(self, program: Program) -> None:
+        if self._warned:
+            return
         share = _unresolved_share(program)
-        if share > UNRESOLVED_SHARE and not self._warned:
+        if share > UNRESOLVED_SHARE:
             self._warned = True
             warnings.warn(
                 f"{share:.0%} of the couplings are below the device's analog error ({COUPLING_ERROR[1]} of its range), "
@@ -261,9 +280,10 @@ class QPUSampler(Sampler):
                 parts.append(_read(program, sampleset, reads, receipt))
             except CallFailedError as error:
                 failure = str(error)
-            except BudgetExhaustedError:
+            except SamplerError as error:
                 if not parts:
                     raise
+                receipt.faults.append(f"reads left out: {error}")
                 break
         if not parts:
             return [Samples.failed(problem, failure, {"receipt": receipt}) for problem in program.problems]
@@ -303,9 +323,11 @@ class QPUSampler(Sampler):
 
 
 def _unresolved_share(program: Program) -> float:
-    """Of the first problem: they share their curvature, and with it the proportions of their couplings."""
-    _, couplings, _ = program.problems[0].to_ising()
-    return share_below(couplings, program.scales[0], COUPLING_ERROR[1])
+    """The share of the couplings below the analog error, in the problem where it is largest."""
+    return max(
+        share_below(problem.to_ising()[1], scale, COUPLING_ERROR[1])
+        for problem, scale in zip(program.problems, program.scales, strict=True)
+    )
 
 
 def _read(program: Program, sampleset: Any, asked: int, receipt: Receipt) -> list[Any]:
@@ -340,8 +362,16 @@ def _check_device(device: Any, parameters: dict[str, Any]) -> None:
         raise InvalidInputError(
             f"{device!r} is not a QPU: pass a DWaveSampler or a MockQPU; for other dimod samplers there is DimodSampler"
         )
+    if "auto_scale" in parameters:
+        raise InvalidInputError("auto_scale is not a choice here: every problem is scaled to the range by itself")
     unknown = sorted(set(parameters) - set(device.parameters))
     if unknown:
         raise InvalidInputError(
-            f"the solver takes no parameter {', '.join(unknown)}; it takes {', '.join(sorted(device.parameters))}"
+            f"neither QPUSampler nor the solver has a setting {', '.join(unknown)}; QPUSampler has "
+            f"{', '.join(_settings())}; the solver takes {', '.join(sorted(device.parameters))}"
         )
+
+
+def _settings() -> list[str]:
+    named = inspect.signature(QPUSampler).parameters.values()
+    return [parameter.name for parameter in named if parameter.kind is parameter.KEYWORD_ONLY]

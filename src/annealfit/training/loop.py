@@ -28,6 +28,7 @@ from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerErr
 from annealfit.problem import QuadraticProblem, energies_of_updates
 from annealfit.randomness import child_seeds, descend
 from annealfit.samplers.base import Sampler, Samples
+from annealfit.samplers.faults import is_passing
 from annealfit.surrogate import Evaluation, TrainingSet, evaluate, gradient, newton_multiple
 from annealfit.surrogate.curvature import Curvature, Matrices
 from annealfit.training.acceptance import Acceptance, Proposal
@@ -282,9 +283,9 @@ class _Step:
             raise
         except SamplerError as error:
             raise SamplerError(f"iteration {iteration + 1}: {error}") from error
-        except OSError as error:  # the network's doing, or a time-out: the next iteration may fare better
-            return [Samples.failed(problem, f"{type(error).__name__}: {error}") for problem in problems]
         except Exception as error:
+            if is_passing(error):  # the next iteration may fare better
+                return [Samples.failed(problem, f"{type(error).__name__}: {error}") for problem in problems]
             raise SamplerError(
                 f"iteration {iteration + 1}: {type(self.sampler).__name__} raised {type(error).__name__}: {error}"
             ) from error

@@ -58,8 +58,9 @@ class Stopping:
             return "sampler"
         # Looked at once in `patience` iterations: at every one, a long training would mostly look back.
         if self.patience is not None and len(history) > self.patience and len(history) % self.patience == 0:
-            before = min(row["loss"] for row in history[: -self.patience])
-            since = min(row["loss"] for row in history[-self.patience :])
-            if since > before * (1 - PLATEAU):
+            solved = [row["loss"] for row in history if row["solved"]]  # an outage is no plateau
+            if len(solved) > self.patience and min(solved[-self.patience :]) > min(solved[: -self.patience]) * (
+                1 - PLATEAU
+            ):
                 return "plateau"
         return None
