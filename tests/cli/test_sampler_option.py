@@ -70,7 +70,7 @@ def test_blocks_go_with_any_sampler(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sampler", "qpu"], "--sampler qpu spends QPU access time; say how much"),
+        (["--sampler", "qpu"], "the sampler qpu spends QPU access time; say how much"),
         (["--sampler", "nonsense"], "sampler is 'nonsense'; choose one of"),
         (["--preset", "literal", "--sampler", QUICK], "380 variables (19 parameters of 20 bits) do not embed"),
         (["--blocks", "0"], "max_variables is 0"),

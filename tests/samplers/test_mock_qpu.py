@@ -151,7 +151,8 @@ def test_the_same_seed_is_the_same_device():
     ("options", "message"),
     [
         ({"faults": {"gremlins": 0.1}}, "fault is 'gremlins'; choose one of"),
-        ({"faults": 2.0}, "add up to 2|at most 1"),
+        ({"faults": 2.0}, "faults is 2.0; .* at most 1"),
+        ({"faults": -0.1}, "faults is -0.1"),
         ({"faults": {"timeout": 0.7, "refused": 0.7}}, "add up to 1.4"),
         ({"topology": "K5000"}, "topology is 'K5000'"),
         ({"field_noise": -1}, "field_noise is -1"),

@@ -14,7 +14,7 @@ def choose_sampler(text: str | None, blocks: int | None, usual: Sampler | None, 
     """The sampler of `--sampler` and `--blocks`, or else the usual one; a QPU is not started without a budget."""
     if text is not None and text.partition(":")[0] == "qpu" and "max_access_seconds=" not in text:
         raise InvalidInputError(
-            "--sampler qpu spends QPU access time; say how much, as in --sampler qpu:max_access_seconds=10 "
+            "the sampler qpu spends QPU access time; say how much, as in qpu:max_access_seconds=10 "
             "(rehearse with mock-qpu, which estimates it)"
         )
     sampler = parse_sampler(text, seed) if text is not None else usual or SimulatedAnnealer()

@@ -127,6 +127,9 @@ class MockQPU(MockDWaveSampler):
         annealing_time = parameters.get("annealing_time", self.properties["default_annealing_time"])
         if not shortest <= annealing_time <= longest:
             raise ValueError(f"annealing_time is {annealing_time}; it must be between {shortest} and {longest}")
+        answer_mode = parameters.get("answer_mode", "histogram")
+        if answer_mode not in ("histogram", "raw"):
+            raise ValueError(f"answer_mode is {answer_mode!r}; it must be histogram or raw")
         timing = self.properties["problem_timing_data"]
         timed = {name: value for name, value in parameters.items() if name != "num_reads"}
         seconds = access_seconds(timing, len(bqm.variables), num_reads, **timed)
@@ -192,6 +195,8 @@ def _sums(vectors: Any) -> np.ndarray:
 
 
 def _fault_rates(faults: float | Mapping[str, float]) -> dict[str, float]:
+    if not isinstance(faults, Mapping):
+        check_number("faults", faults, minimum=0, maximum=1)
     rates = dict(faults) if isinstance(faults, Mapping) else {name: faults / len(FAULTS) for name in FAULTS}
     for name, rate in rates.items():
         choose("fault", name, FAULTS)

@@ -240,7 +240,7 @@ class QPUSampler(Sampler):
             raise SamplerError(
                 f"{size} variables ({parameters} of {bits} {'bit' if bits == 1 else 'bits'}) do not embed on "
                 f"{self.chip.name}: its largest clique is {largest}; {fewer_bits}solve in blocks: "
-                f"BlockSampler(sampler, max_variables={block}), or --blocks {block}"
+                f"BlockSampler(sampler, max_variables={block}), or train --blocks {block}"
             )
         return self.chip.tiles(size, at_most)
 
@@ -364,6 +364,9 @@ def _check_device(device: Any, parameters: dict[str, Any]) -> None:
         )
     if "auto_scale" in parameters:
         raise InvalidInputError("auto_scale is not a choice here: every problem is scaled to the range by itself")
+    if "annealing_time" in parameters:
+        shortest, longest = device.properties.get("annealing_time_range", (0, np.inf))
+        check_number("annealing_time", parameters["annealing_time"], minimum=shortest, maximum=longest)
     unknown = sorted(set(parameters) - set(device.parameters))
     if unknown:
         raise InvalidInputError(
