@@ -88,6 +88,13 @@ def run(*, quick: bool) -> None:
         for size in (20, 38, 76, 180)
     ]
     print_table("Blocks: d = 128, 2 bits, 258 variables on a 180-clique", ["variables", *REACHED], rows)
+    if not quick:
+        run_larger()
+
+
+def run_larger() -> None:
+    row = Digits(512).train(BlockSampler(QPUSampler(MockQPU(seed=3), num_reads=25), 38), 2, 8)
+    print_table("d = 512, 2 bits, 1026 variables, blocks of 38, eight iterations", REACHED, [row])
 
 
 if __name__ == "__main__":
