@@ -9,7 +9,8 @@ import numpy as np
 from dwave.samplers import SimulatedAnnealingSampler, SteepestDescentSampler, TabuSampler
 
 from annealfit.bounds import lower_bounds
-from annealfit.samplers import DimodSampler, OpenJijSampler, RoundedSampler, Sampler, SimulatedAnnealer
+from annealfit.samplers import DimodSampler, RoundedSampler, Sampler, SimulatedAnnealer
+from annealfit.samplers.catalogue import make_sampler
 
 
 def samplers(cold: float) -> dict[str, Sampler]:
@@ -24,7 +25,7 @@ def samplers(cold: float) -> dict[str, Sampler]:
         "dwave steepest descent": DimodSampler(SteepestDescentSampler()),
     }
     if importlib.util.find_spec("openjij"):
-        found["openjij SASampler"] = OpenJijSampler(beta_range=(cold / 1e4, cold))
+        found["openjij SASampler"] = make_sampler("openjij", beta_min=cold / 1e4, beta_max=cold)
     return found
 
 

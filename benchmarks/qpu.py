@@ -8,9 +8,9 @@ import numpy as np
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.baselines import solve_logistic
+from annealfit.objectives import LinearHead
 from annealfit.bounds import lower_bounds
 from annealfit.samplers import BlockSampler, MockQPU, QPUSampler, Sampler
-from annealfit.surrogate import TrainingSet, evaluate
 
 
 class Digits:
@@ -19,8 +19,8 @@ class Digits:
         features = RandomConvFeatures(n_filters=-(-n_features // 9), random_state=42)
         self.X, self.y = features.fit_transform(data.X_train)[:, :n_features], data.y_train
         self.X_test, self.y_test = features.transform(data.X_test)[:, :n_features], data.y_test
-        training_set = TrainingSet.build(self.X, self.y, 10, 1e-3)
-        self.optimum = evaluate(training_set, solve_logistic(training_set).weights).loss
+        head = LinearHead.of_arrays(self.X, self.y, 10, 1e-3)
+        self.optimum = head.at(solve_logistic(self.X, self.y, 1e-3).weights).loss
 
     def train(self, sampler: Sampler, bits: int, iterations: int) -> list[str]:
         classifier = AnnealedClassifier(bits=bits, max_iter=iterations, sampler=sampler, random_state=0)

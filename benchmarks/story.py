@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.baselines import solve_logistic
-from annealfit.surrogate import TrainingSet, evaluate
+from annealfit.objectives import LinearHead
 
 SEEDS = range(42, 47)
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "story.png"
@@ -35,10 +35,9 @@ def measure() -> tuple[list[list[str]], dict[str, list[float]], float]:
             data = load_dataset("digits", seed=seed)
             features = RandomConvFeatures(random_state=seed).fit(data.X_train)
             X, X_test = features.transform(data.X_train), features.transform(data.X_test)
-            training = TrainingSet.build(X, data.y_train, 10, 1e-3)
-            weights = solve_logistic(training).weights
-            optimum = evaluate(training, weights).loss
-            optimum_accuracy.append(evaluate(TrainingSet.build(X_test, data.y_test, 10, 1e-3), weights).accuracy)
+            weights = solve_logistic(X, data.y_train, 1e-3).weights
+            optimum = LinearHead.of_arrays(X, data.y_train, 10, 1e-3).at(weights).loss
+            optimum_accuracy.append(LinearHead.of_arrays(X_test, data.y_test, 10, 1e-3).at(weights).accuracy)
             classifier.set_params(random_state=seed).fit(X, data.y_train)
             history = classifier.history_
             losses.append(np.array([row["loss"] for row in history]) / optimum)

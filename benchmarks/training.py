@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.experiments.paper import paper_table
 from annealfit.baselines import SGD_RATE, solve_logistic, train_sgd
-from annealfit.surrogate import TrainingSet, evaluate
-from annealfit.training.state import uniform_weights
+from annealfit.objectives import LinearHead
+from annealfit.training.initialization import uniform
 
 
 def papers_clock(X: np.ndarray, y: np.ndarray) -> None:
@@ -31,8 +31,8 @@ def papers_clock(X: np.ndarray, y: np.ndarray) -> None:
 
 def time_to_the_optimum(X: np.ndarray, y: np.ndarray) -> None:
     """Each method is given just the iterations it needs to come within 0.1 % of the least loss."""
-    data = TrainingSet.build(X, y, 10, 1e-3)
-    target = 1.001 * evaluate(data, solve_logistic(data).weights).loss
+    head = LinearHead.of_arrays(X, y, 10, 1e-3)
+    target = 1.001 * head.at(solve_logistic(X, y, 1e-3).weights).loss
 
     def lbfgs(iterations: int) -> LogisticRegression:
         with warnings.catch_warnings():
@@ -40,7 +40,7 @@ def time_to_the_optimum(X: np.ndarray, y: np.ndarray) -> None:
             return LogisticRegression(C=1 / (1e-3 * len(X)), tol=1e-12, max_iter=iterations).fit(X, y)
 
     def reached(model: LogisticRegression) -> bool:
-        return evaluate(data, np.vstack([model.coef_.T, model.intercept_])).loss <= target
+        return head.at(np.vstack([model.coef_.T, model.intercept_])).loss <= target
 
     needed = next(n for n in range(1, 1000) if reached(lbfgs(n)))
     theirs = least_seconds(lambda: lbfgs(needed), repeats=30, budget_seconds=5)
@@ -65,10 +65,10 @@ def time_to_the_optimum(X: np.ndarray, y: np.ndarray) -> None:
 
 
 def time_to_sgds_accuracy(X: np.ndarray, y: np.ndarray) -> None:
-    data = TrainingSet.build(X, y, 10, 1e-3)
-    start = uniform_weights(data.n_parameters, 10, 42)
-    theirs = least_seconds(lambda: train_sgd(data, start), repeats=5, budget_seconds=5)
-    accuracy = train_sgd(data, start).history[-1]["accuracy"]
+    head = LinearHead.of_arrays(X, y, 10, 1e-3)
+    start = uniform(head, 42)
+    theirs = least_seconds(lambda: train_sgd(head, start), repeats=5, budget_seconds=5)
+    accuracy = train_sgd(head, start).history[-1]["accuracy"]
     history = AnnealedClassifier(tol=0, random_state=42).fit(X, y).history_
     # The first iteration from which on the accuracy stays at least that high.
     count = 1 + max((row["iteration"] for row in history if row["accuracy"] < accuracy), default=0)

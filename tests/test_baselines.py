@@ -3,23 +3,22 @@ import pytest
 
 from annealfit.baselines import solve_logistic, train_sgd
 from annealfit.errors import InvalidInputError
-from annealfit.surrogate import TrainingSet, evaluate, gradient
+from annealfit.objectives import LinearHead
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_logistic_optimum_is_where_our_gradient_vanishes(blobs, n_classes):
     X, y = blobs
-    data = TrainingSet.build(X, y % n_classes, n_classes, 1e-2)
-    weights = solve_logistic(data).weights
-    slope = gradient(data, weights, evaluate(data, weights).probabilities)
+    head = LinearHead.of_arrays(X, y % n_classes, n_classes, 1e-2)
+    slope = head.at(solve_logistic(X, y % n_classes, 1e-2).weights).gradients
     assert np.abs(slope).max() < 1e-5  # lbfgs stops near 1e-6
 
 
 def test_sgd_approaches_the_optimum_from_above(blobs):
     X, y = blobs
-    data = TrainingSet.build(X, y, 3, 1e-2)
-    result = train_sgd(data, np.zeros((5, 3)), rate=0.2, steps=2000)
-    best = evaluate(data, solve_logistic(data).weights).loss
+    head = LinearHead.of_arrays(X, y, 3, 1e-2)
+    result = train_sgd(head, np.zeros((5, 3)), rate=0.2, steps=2000)
+    best = head.at(solve_logistic(X, y, 1e-2).weights).loss
     losses = [row["loss"] for row in result.history]
     assert len(losses) == 2000
     assert losses == sorted(losses, reverse=True)
@@ -28,8 +27,7 @@ def test_sgd_approaches_the_optimum_from_above(blobs):
 
 def test_bad_baselines(blobs):
     X, y = blobs
-    data = TrainingSet.build(X, y, 3, 0.0)
     with pytest.raises(InvalidInputError, match="above 0"):
-        solve_logistic(data)
+        solve_logistic(X, y, 0.0)
     with pytest.raises(InvalidInputError, match="learning rate"):
-        train_sgd(data, np.zeros((5, 3)), rate=0)
+        train_sgd(LinearHead.of_arrays(X, y, 3, 0.0), np.zeros((5, 3)), rate=0)

@@ -94,7 +94,7 @@ def test_predict_refuses_what_is_not_an_image(run_folder, tmp_path):
     (tmp_path / "note.png").write_text("no image")
     result = annealfit("predict", folder, tmp_path / "note.png")
     assert result.returncode == 2
-    assert "not an image" in result.stderr
+    assert "note.png is not a readable image" in result.stderr
     assert "Traceback" not in result.stderr
 
 

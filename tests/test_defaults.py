@@ -9,7 +9,7 @@ import pytest
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.baselines import solve_logistic
-from annealfit.surrogate import TrainingSet, evaluate
+from annealfit.objectives import LinearHead
 
 SEEDS = range(42, 47)
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -23,9 +23,9 @@ def prepared(name, seed):
     data = load_dataset(name, seed=seed)
     features = RandomConvFeatures(n_filters=2, random_state=seed).fit(data.X_train)
     X_train, X_test = features.transform(data.X_train), features.transform(data.X_test)
-    train, test = (TrainingSet.build(X, y, 10, 1e-3) for X, y in ((X_train, data.y_train), (X_test, data.y_test)))
-    weights = solve_logistic(train).weights
-    return X_train, data.y_train, X_test, data.y_test, evaluate(train, weights).loss, evaluate(test, weights).accuracy
+    train, test = (LinearHead.of_arrays(X, y, 10, 1e-3) for X, y in ((X_train, data.y_train), (X_test, data.y_test)))
+    weights = solve_logistic(X_train, data.y_train, 1e-3).weights
+    return X_train, data.y_train, X_test, data.y_test, train.at(weights).loss, test.at(weights).accuracy
 
 
 def trained(name, seed, **settings):

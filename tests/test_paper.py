@@ -1,4 +1,4 @@
-"""The paper's digits results beside ours, averaged over seeds 42–46 as the issue of reproduction asks."""
+"""The paper's digits results beside ours, averaged over seeds 42–46."""
 
 import functools
 
@@ -8,8 +8,8 @@ import pytest
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.baselines import train_sgd
 from annealfit.experiments.paper import paper_table
-from annealfit.surrogate import TrainingSet, evaluate
-from annealfit.training.state import uniform_weights
+from annealfit.objectives import LinearHead
+from annealfit.training.initialization import uniform
 
 SEEDS = range(42, 47)
 PAPER = {row["method"]: row for row in paper_table("digits")}
@@ -40,9 +40,9 @@ def test_sgd_is_within_3_points_of_the_papers_classical_row():
     accuracies = []
     for seed in SEEDS:
         X_train, y_train, X_test, y_test = digits(seed)
-        train, test = (TrainingSet.build(X, y, 10, 1e-3) for X, y in ((X_train, y_train), (X_test, y_test)))
-        weights = train_sgd(train, uniform_weights(19, 10, seed)).weights
-        accuracies.append((evaluate(train, weights).accuracy, evaluate(test, weights).accuracy))
+        train, test = (LinearHead.of_arrays(X, y, 10, 1e-3) for X, y in ((X_train, y_train), (X_test, y_test)))
+        weights = train_sgd(train, uniform(train, seed)).weights
+        accuracies.append((train.at(weights).accuracy, test.at(weights).accuracy))
     difference = 100 * np.mean(accuracies, axis=0) - paper_accuracies("classical")
     assert np.abs(difference).max() <= 3
 

@@ -11,12 +11,15 @@ and is tight at the minimum over the box, so `v` comes from a few sweeps of coor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError
-from annealfit.problem import QuadraticProblem, group_by_curvature
+from annealfit.problem import QuadraticProblem
+from annealfit.problems import Problems, alike
 
 # A bound is made at every iteration of a training: tight enough to tell annealers apart, and quick.
 QUICK = {"max_sweeps": 30, "relative_gap": 1e-3}
@@ -32,35 +35,52 @@ def lower_bound(problem: QuadraticProblem) -> float:
     >>> round(problem.lower_bound(), 3)  # the minimum of 2u² − 2u, which lies between two levels
     -0.5
     """
-    return float(lower_bounds([problem])[0])
-
-
-def lower_bounds(problems: Sequence[QuadraticProblem], *, tight: bool = False) -> NDArray[np.float64]:
-    """The lower bound of each problem, shape (P,); a tight one is as high as a bound of this kind gets."""
-    bounds = np.empty(len(problems))
-    for positions in group_by_curvature(problems):
-        _, bounds[positions] = _relax([problems[position] for position in positions], **(TIGHT if tight else QUICK))
-    return bounds
-
-
-def box_minimum(problem: QuadraticProblem) -> NDArray[np.float64]:
-    """The continuous update in [−δ, δ]^D that minimises the energy, to a relative gap of 1e-6 if 1000 sweeps do."""
-    return _relax([problem], **TIGHT)[0][:, 0]
-
-
-def _relax(
-    problems: Sequence[QuadraticProblem], max_sweeps: float, relative_gap: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Minima (D, P) and bounds (P,) of problems with a common curvature."""
-    if not problems[0].is_convex:
+    bound = float(lower_bounds([problem])[0])
+    if bound == -np.inf:
         raise InvalidInputError(
             "the curvature has a negative eigenvalue, and the bound holds for convex problems only; "
             "add a multiple of the identity to the curvature"
         )
+    return bound
+
+
+def lower_bounds(problems: Sequence[QuadraticProblem], *, tight: bool = False) -> NDArray[np.float64]:
+    """The lower bound of each problem, shape (P,): −∞ where the curvature is not convex.
+
+    A tight one is as high as a bound of this kind gets.
+    """
+    bounds = np.empty(len(problems))
+    for positions, group in alike(problems):
+        _, bounds[positions] = relax(group, **(TIGHT if tight else QUICK))
+    return bounds
+
+
+def box_minimum(problem: QuadraticProblem) -> NDArray[np.float64]:
+    """The continuous update in [−δ, δ]^D that minimises the energy, to a relative gap of 1e-6 if 1000 sweeps do.
+
+    Where the curvature is not convex it is a local minimum.
+    """
+    ((_, group),) = alike([problem])
+    return relax(group, **TIGHT)[0][0]
+
+
+def relax(
+    problems: Problems, max_sweeps: float, relative_gap: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Continuous minima (P, D) of problems with a common metric, and lower bounds (P,)."""
     from annealfit import _box  # numba takes a moment to import: only when it is needed
 
-    gradients = np.array([problem.gradient for problem in problems]).T.copy()
-    radii = np.array([problem.encoding.range for problem in problems], dtype=float)
+    metric, gradients, radii = problems.metric, problems.gradients.T.copy(), problems.ranges
+    if not metric.is_convex:
+        minima, _ = _box.minimise(metric.matrix, gradients, np.zeros_like(gradients), radii, max_sweeps, relative_gap)
+        return minima.T, np.full(len(problems), -np.inf)
     # The Newton step, which is the answer where it stays inside the box.
-    starts = np.maximum(np.minimum(-problems[0].inverse_curvature @ gradients, radii), -radii)
-    return _box.minimise(problems[0].curvature, gradients, starts, radii, max_sweeps, relative_gap)
+    starts = np.maximum(np.minimum(-metric.inverse @ gradients, radii), -radii)
+    minima, bounds = _box.minimise(metric.matrix, gradients, starts, radii, max_sweeps, relative_gap)
+    return minima.T, bounds
+
+
+@cache
+def compile_kernel() -> None:
+    """Have the compiled code at hand, so that no clock measures the compiler."""
+    lower_bounds([QuadraticProblem(np.eye(1), np.zeros(1), Encoding(bits=1, range=1.0))])

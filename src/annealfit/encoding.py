@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -64,7 +63,7 @@ class Encoding:
 
     def decode(self, bits: ArrayLike) -> NDArray[np.float64]:
         """Updates of shape (…) from bits of shape (…, K)."""
-        return np.multiply(self.resolution, _odd_levels(np.asarray(bits)), dtype=np.float64)
+        return np.multiply(self.resolution, odd_levels(np.asarray(bits)), dtype=np.float64)
 
     def encode(self, updates: ArrayLike) -> NDArray[np.uint8]:
         """Bits of shape (…, K) of the levels nearest to updates of shape (…), clipped to the range."""
@@ -73,13 +72,7 @@ class Encoding:
         return ((level[..., None] >> np.arange(self.bits)) & 1).astype(np.uint8)
 
 
-def decode_each(encodings: Sequence[Encoding], bits: ArrayLike) -> NDArray[np.float64]:
-    """Updates of shape (P, D) from bits of shape (P, D, K), each row by its own encoding of K bits."""
-    resolutions = np.array([encoding.range for encoding in encodings]) / (encodings[0].levels - 1)
-    return resolutions[:, None] * _odd_levels(np.asarray(bits))
-
-
-def _odd_levels(bits: NDArray[Any]) -> NDArray[np.int64]:
+def odd_levels(bits: NDArray[Any]) -> NDArray[np.int64]:
     """The levels −(2^K − 1), …, −1, 1, …, 2^K − 1 of bits (…, K): whole numbers, so exactly symmetric."""
     powers = 1 << np.arange(bits.shape[-1], dtype=np.int64)
     return 2 * (bits @ powers) - (powers[-1] * 2 - 1)

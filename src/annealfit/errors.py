@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 class AnnealfitError(Exception):
@@ -65,6 +68,24 @@ def choose(name: str, value: object, options: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in words:
         raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(map(repr, words))}")
     return value
+
+
+def choose_or_own(name: str, value: Any, words: Mapping[str, T], methods: Sequence[str] = ("__call__",)) -> T:
+    """What an option word stands for, or an object of the user's own, which has to have these methods.
+
+    >>> choose_or_own("rule", "double", {"double": lambda x: 2 * x})(4), choose_or_own("rule", abs, {})(-1)
+    (8, 1)
+    """
+    if isinstance(value, str):
+        return words[choose(name, value, words)]
+    missing = [method for method in methods if not callable(getattr(value, method, None))]
+    if not inspect.isclass(value) and not missing:
+        return value
+    known = f"choose one of {', '.join(map(repr, sorted(words)))}"
+    if inspect.isclass(value):
+        raise InvalidInputError(f"{name} is the class {value.__name__}; pass an object of it, or {known}")
+    wanted = "a function" if tuple(methods) == ("__call__",) else f"an object with the methods {', '.join(methods)}"
+    raise InvalidInputError(f"{name} is {value!r}; {known}, or pass {wanted} (docs/extending.md)")
 
 
 def check_number(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from annealfit.encoding import Encoding
 from annealfit.errors import FileFormatError, InvalidInputError, choose, require
 from annealfit.persistence import replacing
 from annealfit.problem import QuadraticProblem
+from annealfit.problems import Problems, alike
 
 if TYPE_CHECKING:
     import dimod
@@ -33,7 +34,7 @@ def to_qubo(problem: QuadraticProblem) -> tuple[NDArray[np.float64], float]:
     """`(Q, offset)` with `E(b) = bᵀQb + offset`; `Q` is symmetric and holds the linear terms on its diagonal."""
     _check_dense_size(problem)
     weights, delta = problem.encoding.weights, problem.encoding.range
-    row_sums = problem.curvature.sum(axis=1)
+    row_sums = problem.metric.row_sums
     quadratic = np.kron(4 * problem.curvature, np.outer(weights, weights)).astype(np.float64, copy=False)
     linear = 4 * np.kron(problem.gradient - delta * row_sums, weights)
     quadratic[np.diag_indices_from(quadratic)] += linear  # b² = b
@@ -64,27 +65,24 @@ def to_bqm(problem: QuadraticProblem) -> dimod.BinaryQuadraticModel:
 
 def largest_coefficient(problem: QuadraticProblem) -> float:
     """The largest absolute bias of the binary model, without building it: what the paper normalises by."""
-    return float(largest_coefficients([problem])[0])
+    ((_, group),) = alike([problem])
+    return float(largest_coefficients(group)[0])
 
 
-def largest_coefficients(problems: Sequence[QuadraticProblem]) -> NDArray[np.float64]:
-    """The largest absolute bias of each of several problems with a common curvature and number of bits.
+def largest_coefficients(problems: Problems) -> NDArray[np.float64]:
+    """The largest absolute bias of each of several problems with a common metric, shape (P,).
 
     Linear biases are `4p_k(g − δG1)_j + 4p_k²G_jj`, couplings `8 p_k p_l G_ij`. A linear bias is convex in
     `p_k`, so its largest values are at the finest and the coarsest bit.
     """
-    curvature, bits = problems[0].curvature, problems[0].encoding.bits
-    diagonal = curvature.diagonal()
-    ranges = np.array([problem.encoding.range for problem in problems])[:, None]
+    metric, bits, ranges = problems.metric, problems.bits, problems.ranges[:, None]
     coarsest = ranges * 2.0 ** (bits - 1) / (2.0**bits - 1)
-    shifted = np.array([problem.gradient for problem in problems]) - ranges * curvature.sum(axis=1)
+    shifted = problems.gradients - ranges * metric.row_sums
     largest = np.zeros(len(problems))
     for weight in (coarsest, coarsest / 2.0 ** (bits - 1)):
-        largest = np.maximum(largest, np.abs(4 * weight * (shifted + weight * diagonal)).max(axis=1))
-    quadratic = 0.5 * np.abs(diagonal).max() if bits > 1 else 0.0
-    if len(diagonal) > 1:
-        quadratic = max(quadratic, np.abs(curvature - np.diag(diagonal)).max())
-    return np.maximum(largest, 8 * coarsest[:, 0] ** 2 * quadratic)
+        largest = np.maximum(largest, np.abs(4 * weight * (shifted + weight * metric.diagonal)).max(axis=1))
+    quadratic = 0.5 * np.abs(metric.diagonal).max() if bits > 1 else 0.0
+    return np.maximum(largest, 8 * coarsest[:, 0] ** 2 * max(quadratic, metric.largest_coupling))
 
 
 def write_bqm(problem: QuadraticProblem, file: IO[bytes]) -> None:

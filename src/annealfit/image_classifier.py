@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from annealfit.classifier import AnnealedClassifier
-from annealfit.errors import FileFormatError, require
+from annealfit.datasets.images import ImagePreparation, read_image
+from annealfit.errors import FileFormatError
 from annealfit.features import RandomConvFeatures
 from annealfit.persistence import StrPath, read_tensors, write_tensors
 
@@ -23,6 +24,7 @@ class ImageClassifier:
     features: RandomConvFeatures
     classifier: AnnealedClassifier
     class_names: tuple[str, ...]  # in the order of `classifier.classes_`
+    preparation: ImagePreparation = field(default_factory=ImagePreparation)  # of the images it was trained on
 
     def predict_proba(self, images: ArrayLike) -> NDArray[np.float64]:
         """Probabilities of shape (N, C) of images with values in [0, 1]."""
@@ -31,7 +33,10 @@ class ImageClassifier:
     def save(self, path: StrPath) -> None:
         """Write one safetensors file."""
         tensors: dict[str, NDArray[Any]] = {}
-        manifest: dict[str, Any] = {"class_names": list(self.class_names)}
+        manifest: dict[str, Any] = {
+            "class_names": list(self.class_names),
+            "preparation": {"color": self.preparation.color, "resize": self.preparation.resize},
+        }
         for part in ("features", "classifier"):
             part_tensors, manifest[part] = getattr(self, part).to_tensors()
             tensors.update({f"{part}.{name}": tensor for name, tensor in part_tensors.items()})
@@ -48,26 +53,18 @@ class ImageClassifier:
             return own, manifest[name]
 
         try:
-            return cls(
-                RandomConvFeatures.from_tensors(*part("features")),
-                AnnealedClassifier.from_tensors(*part("classifier")),
-                tuple(manifest["class_names"]),
-            )
+            features = RandomConvFeatures.from_tensors(*part("features"))
+            # 0.1.0 stored no preparation: its command line always resized by area, without colour.
+            preparation = ImagePreparation(**manifest.get("preparation", {}))
+            classifier = AnnealedClassifier.from_tensors(*part("classifier"))
+            return cls(features, classifier, tuple(manifest["class_names"]), preparation)
         except (KeyError, TypeError) as error:
             raise FileFormatError(f"{path} does not describe an image classifier: {error}") from error
 
     def read_image(self, path: StrPath) -> NDArray[np.float64]:
-        """An image file as this model wants it: its size and number of channels, values in [0, 1]."""
-        pillow = require("PIL.Image", extra="images", purpose="reading an image file")
+        """An image file as this model was trained on them: read, made grey and resized in the same way."""
         height, width, channels = self.features.image_shape_
         if channels not in (1, 3):
             raise FileFormatError(f"the model takes images of {channels} channels; image files have 1 or 3")
-        try:
-            with pillow.open(path) as image:
-                converted = image.convert("L" if channels == 1 else "RGB")
-                resized = converted.resize((width, height), pillow.Resampling.BOX)
-        except FileNotFoundError:
-            raise
-        except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
-            raise FileFormatError(f"{path} is not an image that can be read ({error})") from error
-        return np.asarray(resized, dtype=float).reshape(height, width, channels) / 255.0
+        preparation = replace(self.preparation, size=(height, width), color=channels == 3)
+        return preparation(read_image(path)[None]).reshape(height, width, channels)

@@ -7,8 +7,7 @@ matrices, Ising models and dimod's BQMs are exports, made on request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError
+from annealfit.metric import Metric, as_real
 
 if TYPE_CHECKING:
     import dimod
 
-# A curvature assembled by a BLAS may differ from its transpose in the last bits; more is a mistake.
-_SYMMETRY_TOLERANCE = 1e-8
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class QuadraticProblem:
     """Minimise `E(b) = uᵀGu + 2gᵀu` over bits `b`, where `u = encoding.decode(b)`.
 
@@ -37,65 +34,37 @@ class QuadraticProblem:
     (2, -1.5)
     """
 
-    curvature: NDArray[np.float64]
-    gradient: NDArray[np.float64]
+    metric: Metric
+    gradient: NDArray[np.float64]  # (D,)
     encoding: Encoding
-    # What has been worked out about the curvature, for all problems that share it.
-    _shared: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        curvature = _as_real(self.curvature, "curvature", ndim=2)
-        gradient = _as_real(self.gradient, "gradient", ndim=1)
-        size = len(gradient)
-        if size == 0 or curvature.shape != (size, size):
+    def __init__(self, curvature: ArrayLike | Metric, gradient: ArrayLike, encoding: Encoding) -> None:
+        """`curvature` (D, D) may be a `Metric`, to share what is known about it; `gradient` is (D,)."""
+        metric = curvature if isinstance(curvature, Metric) else Metric(curvature)
+        checked = as_real(gradient, "gradient", ndim=1).copy()
+        checked.setflags(write=False)
+        if len(checked) != metric.size:
             raise InvalidInputError(
-                f"curvature has shape {curvature.shape} and gradient {gradient.shape}; "
+                f"curvature has shape {metric.matrix.shape} and gradient {checked.shape}; "
                 "expected (D, D) and (D,) with D ≥ 1"
             )
-        asymmetry = np.abs(curvature - curvature.T).max()
-        if asymmetry > _SYMMETRY_TOLERANCE * np.abs(curvature).max():
-            raise InvalidInputError(
-                f"curvature differs from its transpose by {asymmetry:.3g}; pass (curvature + curvature.T) / 2"
-            )
-        # Exactly symmetric, and a copy: what is worked out about it once must stay true.
-        object.__setattr__(self, "curvature", (curvature + curvature.T) / 2)
-        object.__setattr__(self, "gradient", gradient)
+        self.__dict__.update(metric=metric, gradient=checked, encoding=encoding)
 
-    def with_gradient(self, gradient: NDArray[np.float64], encoding: Encoding) -> QuadraticProblem:
-        """The problem with the same curvature and another gradient.
-
-        The curvature array is shared and not checked again, which is what lets training make ten
-        problems an iteration for the price of one.
-        """
-        problem = object.__new__(QuadraticProblem)
-        for name, value in (
-            ("curvature", self.curvature),
-            ("gradient", gradient),
-            ("encoding", encoding),
-            ("_shared", self._shared),
-        ):
-            object.__setattr__(problem, name, value)
+    @classmethod
+    def trusted(cls, metric: Metric, gradient: NDArray[np.float64], encoding: Encoding) -> QuadraticProblem:
+        """The problem of parts that are known to fit: a training makes thousands of them."""
+        problem = object.__new__(cls)
+        problem.__dict__.update(metric=metric, gradient=gradient, encoding=encoding)
         return problem
 
-    @property
-    def inverse_curvature(self) -> NDArray[np.float64]:
-        """`G⁻¹`, slightly damped where G is singular: the Newton step's matrix."""
-        return self._once_per_curvature("inverse", _damped_inverse)
+    def with_gradient(self, gradient: NDArray[np.float64], encoding: Encoding) -> QuadraticProblem:
+        """The problem with the same metric and another gradient, which is not checked."""
+        return self.trusted(self.metric, gradient, encoding)
 
     @property
-    def is_convex(self) -> bool:
-        """Whether the curvature is positive semidefinite, up to the rounding of its eigenvalues."""
-        return self._once_per_curvature("convex", _is_positive_semidefinite)
-
-    @property
-    def row_norms(self) -> NDArray[np.float64]:
-        """`√Σ_i G_ij²`: the field that updates of size 1 and random sign make at each parameter."""
-        return self._once_per_curvature("row norms", lambda curvature: np.sqrt((curvature**2).sum(axis=1)))
-
-    def _once_per_curvature(self, name: str, compute: Callable[[NDArray[np.float64]], Any]) -> Any:
-        if name not in self._shared:
-            self._shared[name] = compute(self.curvature)
-        return self._shared[name]
+    def curvature(self) -> NDArray[np.float64]:
+        """`G`, shape (D, D)."""
+        return self.metric.matrix
 
     @property
     def n_parameters(self) -> int:
@@ -125,8 +94,7 @@ class QuadraticProblem:
 
     def energy_of_update(self, updates: ArrayLike) -> Any:
         """`uᵀGu + 2gᵀu` for updates of shape (…, D), on the encoding's levels or between them."""
-        updates = np.asarray(updates)
-        energies = np.vecdot(updates @ self.curvature + 2 * self.gradient, updates)
+        energies = self.metric.energies(self.gradient, np.asarray(updates))
         return float(energies) if energies.ndim == 0 else energies
 
     def as_bits(self, bits: ArrayLike) -> NDArray[np.uint8]:
@@ -167,47 +135,3 @@ class QuadraticProblem:
         from annealfit import export
 
         return export.to_bqm(self)
-
-
-def energies_of_updates(problems: Sequence[QuadraticProblem], updates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The energy of each problem's own update, a row of `updates` (P, D)."""
-    energies = np.empty(len(problems))
-    for positions in group_by_curvature(problems):
-        own = updates[positions]
-        gradients = np.array([problems[position].gradient for position in positions])
-        energies[positions] = np.vecdot(own @ problems[positions[0]].curvature + 2 * gradients, own)
-    return energies
-
-
-def group_by_curvature(problems: Sequence[QuadraticProblem]) -> list[list[int]]:
-    """Positions of the problems that share a curvature array and a number of bits, group by group.
-
-    Problems of one group differ in D + 1 numbers each, so what is done to one can be done to all at once.
-    """
-    groups: dict[tuple[int, int], list[int]] = {}
-    for position, problem in enumerate(problems):
-        groups.setdefault((id(problem.curvature), problem.encoding.bits), []).append(position)
-    return list(groups.values())
-
-
-def _is_positive_semidefinite(curvature: NDArray[np.float64]) -> bool:
-    eigenvalues = np.linalg.eigvalsh(curvature)
-    return bool(eigenvalues[0] >= -1e-12 * len(curvature) * np.abs(eigenvalues).max())
-
-
-def _damped_inverse(curvature: NDArray[np.float64]) -> NDArray[np.float64]:
-    size = len(curvature)
-    damping = 1e-10 * np.trace(curvature) / size or 1.0
-    return np.linalg.inv(curvature + damping * np.eye(size))
-
-
-def _as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
-    try:
-        array = np.ascontiguousarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
-    if array.ndim != ndim:
-        raise InvalidInputError(f"{name} has {array.ndim} dimensions; expected {ndim}")
-    if not np.isfinite(array).all():
-        raise InvalidInputError(f"{name} holds NaN or infinity; check the features and weights it came from")
-    return array

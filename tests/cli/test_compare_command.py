@@ -14,8 +14,12 @@ from typer.testing import CliRunner
 
 from annealfit.cli import app, compare
 from annealfit.errors import InvalidInputError, MissingDependencyError, SamplerError
-from annealfit.experiments.sampler_study import Comparison, ProblemSet, SolveRow, TrainingRow
+from annealfit.experiments import Record
+from annealfit.experiments.sampler_study import Comparison
+from annealfit.experiments.solving import ProblemSet, SolveRow
 from annealfit.export import read_npz
+from annealfit.metric import Metric
+from annealfit.problems import Problems
 from annealfit.report.sampler_figure import draw_comparison, summarise
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
@@ -153,7 +157,8 @@ def test_files_that_need_what_is_not_installed_are_left_out_with_a_note(monkeypa
 def test_samplers_may_have_settings_and_take_part_twice():
     document = json.loads(run("--samplers", "native,native:num_sweeps=20,num_reads=4,rounded", "--json").stdout)
     assert list(document["samplers"]) == ["native", "native:num_sweeps=20,num_reads=4", "rounded"]
-    assert "num_sweeps=20, num_reads=4" in document["samplers"]["native:num_sweeps=20,num_reads=4"]
+    described = document["samplers"]["native:num_sweeps=20,num_reads=4"]
+    assert (described["num_sweeps"], described["num_reads"]) == (20, 4)
     for name, message in (("native:reads=4", "reads"), ("native:num_reads=0", "num_reads is 0")):
         with pytest.raises(InvalidInputError, match=message):
             run("--samplers", name)
@@ -192,8 +197,8 @@ def test_a_preset_of_the_paper_sets_bits_and_the_native_temperatures():
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert document["problems"]["first"]["variables"] == 19 * 20
-    assert document["samplers"]["native"] == repr(
-        SimulatedAnnealer(num_sweeps=100, beta_range=(0.01, 3.0 * 2**17), normalize=True)
+    assert document["samplers"]["native"] == (
+        SimulatedAnnealer(num_sweeps=100, beta_range=(0.01, 3.0 * 2**17), normalize=True).describe()
     )
     _, on_qpu = document["solving"]
     assert "380 variables" in on_qpu["failure"]  # does not embed, and says so
@@ -216,13 +221,15 @@ def crowd(times, shares):
         )
         for name, seconds, share in zip(names, times, shares, strict=True)
     ]
-    training = [TrainingRow(name, losses=(2.0, 1.5, 1.1 + 1e-4 * number)) for number, name in enumerate(names)]
-    failed = TrainingRow("broken", failure="out of order")
+    training = [
+        Record(name, history={"loss": np.array([2.0, 1.5, 1.1 + 1e-4 * number])}) for number, name in enumerate(names)
+    ]
+    failed = Record("broken", error="out of order")
     return Comparison(
-        (ProblemSet("first", 0, (), np.empty(0)),),
+        (ProblemSet("first", 0, Problems((Metric([[1.0]]),), np.empty((0, 1)), np.empty(0), 1), np.empty(0)),),
         (*solving, SolveRow("broken", "first", failure="out of order")),
         (*training, failed),
-        TrainingRow("logistic optimum", loss=1.0),
+        Record("logistic optimum", loss=1.0),
         (),
     )
 

@@ -31,7 +31,8 @@ def test_a_rehearsal_tells_its_cost_before_and_after(tmp_path):
     assert len(rows) == 4
     assert any(row["faults"] for row in rows)
     config = json.loads((folder / "config.json").read_text())
-    assert config["classifier"]["sampler"].startswith("QPUSampler('mock Z12', num_reads=10")
+    described = config["classifier"]["sampler"]
+    assert (described["type"], described["num_reads"], described["device"]["topology"]) == ("QPUSampler", 10, "Z12")
 
 
 def test_json_output_stays_json(tmp_path):
@@ -62,7 +63,8 @@ def test_blocks_go_with_any_sampler(tmp_path):
     result = train("--bits", 1, "--max-iter", 3, "--sampler", "rounded", "--blocks", 5, "--out", tmp_path / "a")
     assert result.exit_code == 0, result.output
     config = json.loads((tmp_path / "a" / "config.json").read_text())
-    assert config["classifier"]["sampler"] == "BlockSampler(child=RoundedSampler(), max_variables=5, sweeps=1)"
+    blocks = {"type": "BlockSampler", "child": {"type": "RoundedSampler"}, "max_variables": 5, "sweeps": 1}
+    assert config["classifier"]["sampler"] == blocks
     result = train("--bits", 1, "--max-iter", 2, "--sampler", QUICK, "--blocks", 10, "--out", tmp_path / "b")
     assert "An iteration: 2 calls" in result.output
 

@@ -19,11 +19,14 @@ def test_every_check(estimator, check):
     check(estimator)
 
 
-def test_clone_copies_settings_and_shares_the_sampler():
+def test_clone_copies_the_settings_and_the_samplers_and_shares_what_it_holds():
     sampler = DimodSampler(num_reads=2)
     copy = clone(AnnealedClassifier(bits=4, sampler=sampler))
     assert copy.bits == 4
-    assert copy.sampler is sampler
+    assert copy.sampler is not sampler
+    assert copy.sampler.child is sampler.child
+    copy.set_params(sampler__num_reads=7)
+    assert (sampler.parameters, copy.sampler.parameters) == ({"num_reads": 2}, {"num_reads": 7})
 
 
 def test_pipeline_and_grid_search_on_images():
@@ -73,7 +76,7 @@ def test_two_classes_of_truth_values(blobs):
     clf = AnnealedClassifier(max_iter=30, random_state=0).fit(X, y == 1)
     assert clf.predict(X).dtype == bool
     assert clf.decision_function(X).shape == (60,)
-    assert clf.coef_.shape == (2, 4)
+    assert clf.coef_.shape == (1, 4)
 
 
 def test_history_becomes_a_frame_in_one_call(blobs):

@@ -9,8 +9,8 @@ import reference_annealer as reference
 from scipy import stats
 
 from annealfit.randomness import child_seeds, descend
-from annealfit.samplers import _kernel
-from annealfit.samplers._lanes import log2_coefficients
+from annealfit.samplers.native import _kernel
+from annealfit.samplers.native._float_fields import log2_coefficients
 
 LANES = _kernel.LANES
 

@@ -4,29 +4,25 @@ import warnings
 import numpy as np
 import pytest
 
-from annealfit import AnnealedClassifier, Encoding, QuadraticProblem, RandomConvFeatures, load_dataset
+from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.bounds import lower_bounds
 from annealfit.errors import InvalidInputError, SamplerError
-from annealfit.experiments.sampler_study import (
-    ProblemSet,
-    Solves,
-    compare_samplers,
-    rate_solves,
-    solve_repeatedly,
-    take_problems,
-    time_to_target,
-)
+from annealfit.experiments import Prepared
+from annealfit.experiments.sampler_study import compare_samplers, take_problems
+from annealfit.experiments.solving import ProblemSet, Solves, rate_solves, solve_repeatedly, time_to_target
+from annealfit.metric import Metric
+from annealfit.problems import Problems
 from annealfit.samplers import (
     DimodSampler,
     ExactSolver,
     MockQPU,
-    OpenJijSampler,
     QPUSampler,
     RoundedSampler,
     Sampler,
     Samples,
     SimulatedAnnealer,
 )
+from annealfit.samplers.catalogue import make_sampler
 
 CLASSIFIER = AnnealedClassifier(bits=1, max_iter=3, random_state=5)
 
@@ -64,9 +60,8 @@ class Boasting(Sampler):
 
 @pytest.fixture(scope="module")
 def digits():
-    return load_dataset("digits", seed=5), RandomConvFeatures(
-        pool_size=3, random_state=5
-    )  # 9 variables: quick to search
+    features = RandomConvFeatures(pool_size=3, random_state=5)  # 9 variables: quick to search
+    return Prepared.of(load_dataset("digits", seed=5), features)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +77,7 @@ def comparison(digits):
         "unreliable": Unreliable(),
         "boasting": Boasting(),
     }
-    return compare_samplers(samplers, *digits, CLASSIFIER, late=4, repeats=2)
+    return compare_samplers(samplers, digits, CLASSIFIER, late=4, repeats=2)
 
 
 def rows_of(comparison, name):
@@ -110,8 +105,8 @@ def test_time_to_target_refuses_what_is_no_share():
 
 
 def toy(bounds):
-    problem = QuadraticProblem([[1.0]], [0.0], Encoding(bits=1, range=1.0))
-    return ProblemSet("toy", 0, (problem,) * len(bounds), np.array(bounds))
+    problems = Problems((Metric([[1.0]]),), np.zeros((len(bounds), 1)), np.ones(len(bounds)), bits=1)
+    return ProblemSet("toy", 0, problems, np.array(bounds))
 
 
 def test_rating_by_hand():
@@ -199,8 +194,8 @@ def test_energies_are_computed_and_not_taken_on_trust(comparison):
 )
 def test_a_sampler_that_fails_is_a_row_that_says_so(comparison, name, reason):
     assert [row.failure for row in rows_of(comparison, name)] == [reason, reason]
-    trained = next(row for row in comparison.training if row.sampler == name)
-    assert trained.failure == f"iteration 1: {reason}"
+    trained = next(record for record in comparison.training if record.method == name)
+    assert trained.error == f"iteration 1: {reason}"
 
 
 def test_what_is_not_solved_counts_as_no_update_and_warnings_are_noted(comparison):
@@ -223,21 +218,19 @@ def test_a_sampler_that_solves_nothing_fails():
 
 
 def test_training_rows_hold_the_classifiers_own_results(comparison, digits):
-    data, features = digits
-    X = features.fit_transform(data.X_train)
-    trained = AnnealedClassifier(bits=1, max_iter=3, random_state=5, sampler=RoundedSampler()).fit(X, data.y_train)
-    row = next(row for row in comparison.training if row.sampler == "rounded")
-    assert row.losses == pytest.approx([step["loss"] for step in trained.history_], rel=1e-12)
-    assert row.test_accuracy == trained.score(features.transform(data.X_test), data.y_test)
-    assert (row.iterations, row.stop_reason) == (3, "max_iter")
-    assert row.loss_ratio == pytest.approx(row.loss / comparison.optimum.loss)
-    assert all(row.loss_ratio > 1 for row in comparison.training if row.failure is None)
-    assert comparison.optimum.loss_ratio == 1.0
+    trained = AnnealedClassifier(bits=1, max_iter=3, random_state=5, sampler=RoundedSampler())
+    trained.fit(digits.X_train, digits.dataset.y_train)
+    record = next(record for record in comparison.training if record.method == "rounded")
+    assert record.history["loss"] == pytest.approx([step["loss"] for step in trained.history_], rel=1e-12)
+    assert record.test["accuracy"] == trained.score(digits.X_test, digits.dataset.y_test)
+    assert (record.iterations, record.stop_reason) == (3, "max_iter")
+    assert record.loss == pytest.approx(record.history["loss"][-1])
+    assert all(record.loss > comparison.optimum.loss for record in comparison.training if record.error is None)
 
 
 def test_a_budget_that_ends_midway_leaves_what_was_paid_for(digits):
     sampler = QPUSampler(MockQPU("Z12", num_sweeps=5), num_reads=5, max_access_seconds=0.05)
-    found = compare_samplers({"mock": sampler}, *digits, CLASSIFIER, late=0, repeats=10)
+    found = compare_samplers({"mock": sampler}, digits, CLASSIFIER, late=0, repeats=10)
     (row,) = found.solving
     assert row.failure is None
     assert row.gap > 0
@@ -249,19 +242,20 @@ def test_the_same_seed_gives_the_same_energies_and_another_does_not(digits):
         samplers = {
             "native": SimulatedAnnealer(),
             "dwave": DimodSampler(num_sweeps=20),
-            "openjij": OpenJijSampler(num_sweeps=20),
+            "openjij": make_sampler("openjij", num_sweeps=20),
             "mock": QPUSampler(MockQPU("Z12", num_sweeps=5, seed=1), num_reads=5),
         }
         calls = []
         found = compare_samplers(
-            samplers, *digits, CLASSIFIER, late=2, repeats=2, seed=seed, on_solve=lambda name: calls.append(name)
+            samplers, digits, CLASSIFIER, late=2, repeats=2, seed=seed, on_solve=lambda name: calls.append(name)
         )
         # A warm-up (not where solves are paid for) and two repeats of two sets, and three iterations.
         assert calls == [name for name in samplers for _ in range((2 if name == "mock" else 3) * 2 + 3)]
         for row in found.solving:
             assert (row.access_seconds is not None) == (row.sampler == "mock")
-        assert [row.access_seconds is not None for row in found.training] == [False, False, False, True]
-        return [(row.sampler, row.energy, row.reached) for row in found.solving], [row.losses for row in found.training]
+        assert [record.access_seconds is not None for record in found.training] == [False, False, False, True]
+        losses = [record.history["loss"].tolist() for record in found.training]
+        return [(row.sampler, row.energy, row.reached) for row in found.solving], losses
 
     energies, losses = results(1)
     again, losses_again = results(1)
@@ -282,10 +276,10 @@ def test_control_c_ends_the_comparison_and_not_only_a_training(digits):
             return RoundedSampler().solve(problems, seeds)
 
     with pytest.raises(KeyboardInterrupt):
-        compare_samplers({"one": Interrupted()}, *digits, CLASSIFIER, late=0, repeats=2)
+        compare_samplers({"one": Interrupted()}, digits, CLASSIFIER, late=0, repeats=2)
 
 
 @pytest.mark.parametrize("settings", [{"repeats": 0}, {"target": -0.1}, {"late": -1}])
 def test_bad_settings_are_refused(digits, settings):
     with pytest.raises(InvalidInputError, match=f"{next(iter(settings))} is"):
-        compare_samplers({"rounded": RoundedSampler()}, *digits, CLASSIFIER, **settings)
+        compare_samplers({"rounded": RoundedSampler()}, digits, CLASSIFIER, **settings)

@@ -40,7 +40,7 @@ def accuracy(spec: RunSpec) -> float:
 
 def make_record(spec: RunSpec) -> Record:
     if spec == FAILED:
-        return Record(spec, error=HOSTILE_ERROR, environment={"python": "3.11"})
+        return Record(spec.label, spec, error=HOSTILE_ERROR, environment={"python": "3.11"})
     share = accuracy(spec)
     right = round(10 * share)
     confusion = right * np.eye(10, dtype=np.int64) + (10 - right) * np.roll(np.eye(10, dtype=np.int64), 1, axis=1)
@@ -61,6 +61,7 @@ def make_record(spec: RunSpec) -> Record:
     probabilities = np.full((10, 10), (1 - share) / 9)
     np.fill_diagonal(probabilities, share)
     return Record(
+        spec.label,
         spec,
         class_names=CLASS_NAMES[spec.dataset],
         loss=1.0,

@@ -81,7 +81,7 @@ def test_only_damaged_records_are_refused(tmp_path):
 
 
 def test_only_failed_runs_make_a_page():
-    page = html.render([Record(RunSpec("mnist", "qubo", 42, "literal", 20), error="OSError: no disk")])
+    page = html.render([Record("qubo_20", RunSpec("mnist", "qubo", 42, "literal", 20), error="OSError: no disk")])
     assert "OSError: no disk" in page
 
 

@@ -9,7 +9,8 @@ from random_problems import random_problem
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError
 from annealfit.problem import QuadraticProblem
-from annealfit.samplers import ExactSolver, SimulatedAnnealer, _kernel, lanes
+from annealfit.samplers import ExactSolver, SimulatedAnnealer
+from annealfit.samplers.native import _kernel, lanes
 
 
 def family(n_problems=10, parameters=7, bits=3):
@@ -219,11 +220,12 @@ def test_first_use_says_why_it_takes_a_moment(tmp_path):
     assert runs[1].stderr == ""  # compiled code is kept on disk
 
 
-def test_threads_where_the_system_does_not_tell_its_processors(monkeypatch):
-    monkeypatch.delattr(lanes.os, "sched_getaffinity", raising=False)
-    with lanes._Workers(1, 8) as alone, lanes._Workers(None, 8) as workers:
+def test_as_many_threads_as_the_process_may_use_unless_told(monkeypatch):
+    monkeypatch.setattr(lanes, "processors", lambda: 3)
+    with lanes._Workers(1, 8) as alone, lanes._Workers(None, 8) as workers, lanes._Workers(None, 2) as few:
         assert alone._pool is None
-        assert (workers._pool is None) == (lanes.os.cpu_count() == 1)
+        assert workers._pool._max_workers == 3
+        assert few._pool._max_workers == 2
 
 
 @pytest.mark.parametrize("seed", [None, 1.5, "one"])

@@ -6,7 +6,7 @@ import pytest
 from random_problems import random_problem
 
 from annealfit.errors import InvalidInputError, MissingDependencyError, SamplerError
-from annealfit.samplers import ExactSolver, OpenJijSampler, SimulatedAnnealer
+from annealfit.samplers import ExactSolver, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS, make_sampler, parse_sampler
 
 
@@ -65,8 +65,8 @@ def test_what_is_not_installed_is_named(monkeypatch):
 
 def test_openjij_takes_a_range_of_temperatures():
     problem = random_problem(2, 6, 2, 0.5)
-    hot = OpenJijSampler(num_reads=20, beta_range=(1e-9, 1e-8)).sample(problem)
-    cold = OpenJijSampler(num_reads=20, beta_range=(0.1, 100.0)).sample(problem)
+    hot = make_sampler("openjij", num_reads=20, beta_min=1e-9, beta_max=1e-8).sample(problem)
+    cold = make_sampler("openjij", num_reads=20, beta_min=0.1, beta_max=100.0).sample(problem)
     assert cold.energies.mean() < hot.energies.mean() - 0.1
-    with pytest.raises(InvalidInputError, match="num_sweeps is 0"):
-        OpenJijSampler(num_sweeps=0)
+    with pytest.raises(InvalidInputError, match="takes no parameter sweeps; it takes .*num_sweeps"):
+        make_sampler("openjij", sweeps=3)

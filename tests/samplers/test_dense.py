@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from annealfit.errors import InvalidInputError
-from annealfit.samplers import DenseAnnealingSampler, dense
+from annealfit.samplers import DenseAnnealingSampler
+from annealfit.samplers.native import dense
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])

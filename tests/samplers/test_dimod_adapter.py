@@ -25,7 +25,7 @@ class Recorder(dimod.Sampler):
 
 def test_a_cold_anneal_finds_the_exact_minimum():
     problem = random_problem(0, 4, 3)
-    found = DimodSampler(num_reads=20, num_sweeps=500, beta_range=(0.1, 1e4)).sample(problem, seed=1)
+    found = DimodSampler(num_reads=20, num_sweeps=500, beta_range=(0.1, 1e4), normalize=True).sample(problem, seed=1)
     assert found.best_energy == pytest.approx(ExactSolver().sample(problem).best_energy, rel=1e-9)
     assert found.bits.shape == (20, 4, 3)
 

@@ -17,7 +17,7 @@ from dwave.cloud.api.exceptions import ResourceLimitsExceededError
 from annealfit.errors import InvalidInputError
 from annealfit.hardware.access_time import access_seconds, published_timing
 from annealfit.samplers import MockQPU
-from annealfit.samplers.mock_qpu import FAULTS
+from annealfit.samplers.dwave.mock_qpu import FAULTS
 
 
 @pytest.fixture(scope="module")

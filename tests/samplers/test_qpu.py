@@ -27,7 +27,7 @@ from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerErr
 from annealfit.hardware.analog_error import DeviceRanges, torque_compensation
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers import BlockSampler, ExactSolver, MockQPU, QPUSampler
-from annealfit.samplers.programming import Program
+from annealfit.samplers.dwave.programming import Program
 
 
 def quiet(**options):
@@ -72,7 +72,7 @@ def test_the_embedding_is_valid_and_the_tiles_are_disjoint():
     device = MockQPU("Z12", defects=0.02, seed=4)
     sampler = sampler_on(device)
     several = problems(6, n_parameters=10)
-    composite, n_qubits = sampler._composite(several[0], 6)
+    composite, n_qubits = sampler._placement.composite(several[0], 6)
     program = Program.of(several, sampler.ranges, 2.0)
     embedding = composite.children[0].embedding
     assert verify_embedding(embedding, list(program.model.quadratic), list(device.edgelist))
@@ -204,7 +204,7 @@ def test_retries_that_do_not_help_fail_the_problems_of_that_call():
 
 def test_pauses_grow(monkeypatch):
     pauses = []
-    monkeypatch.setattr("annealfit.samplers.device_access.time.sleep", pauses.append)
+    monkeypatch.setattr("annealfit.samplers.dwave.device_access.time.sleep", pauses.append)
     sampler_on(quiet(faults={"timeout": 1.0}), retries=3, backoff_seconds=0.5).sample(problems(1)[0])
     assert pauses == [0.5, 1.0, 2.0]
 

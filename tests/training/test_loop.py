@@ -5,11 +5,15 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
 
 from annealfit import AnnealedClassifier
 from annealfit.errors import BudgetExhaustedError, SamplerError
+from annealfit.objectives import LinearHead
 from annealfit.samplers import ExactSolver, Sampler, Samples
-from annealfit.surrogate import TrainingSet, evaluate, gradient
+from annealfit.training import Checkpoint
+from annealfit.training.checkpoint import stored_settings
 
 
 class Scripted(Sampler):
@@ -39,19 +43,18 @@ def test_one_iteration_of_algorithm_1_by_hand(blobs):
     }
     clf = AnnealedClassifier(max_iter=1, sampler=ExactSolver(), initialization="zeros", update_range=0.5, **settings)
     clf.fit(X, y)
-    data = TrainingSet.build(X, y, 3, 1e-3)
-    start = np.zeros((5, 3))
-    slopes = gradient(data, start, evaluate(data, start).probabilities)
+    head = LinearHead.of_arrays(X, y, 3, 1e-3)
+    slopes = head.at(np.zeros((5, 3))).gradients
     levels = np.array([-0.5, -0.5 / 3, 0.5 / 3, 0.5])
     grid = np.stack(np.meshgrid(*[levels] * 5, indexing="ij"), axis=-1).reshape(-1, 5)
-    matrix = data.gram + np.diag(data.ridge)
+    matrix = head.gram + np.diag(head.ridge)
     for index, slope in enumerate(slopes):
         values = 0.5 * np.einsum("ni,ij,nj->n", grid, matrix, grid) + grid @ slope
         np.testing.assert_allclose(clf.coef_[index], grid[values.argmin()][:-1], rtol=1e-12)
         np.testing.assert_allclose(clf.intercept_[index], grid[values.argmin()][-1], rtol=1e-12)
 
 
-def test_a_row_an_iteration_with_what_readers_want(blobs):
+def test_a_row_per_iteration_with_what_readers_want(blobs):
     clf = AnnealedClassifier(bits=1, max_iter=4, sampler=ExactSolver(), random_state=0).fit(*blobs)
     assert [row["iteration"] for row in clf.history_] == [1, 2, 3, 4]
     assert clf.n_iter_ == 4
@@ -100,7 +103,15 @@ def test_callbacks_all_fire_and_any_can_stop(blobs):
     assert clf.stop_reason_ == "callback"
 
 
-def test_control_c_keeps_what_was_learnt(blobs):
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in a terminal, also where the tests run in the background of a shell that ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_control_c_raises_and_keeps_what_was_learnt(blobs, interruptible, tmp_path):
     X, y = blobs
 
     def slow(problems, call):
@@ -114,15 +125,40 @@ def test_control_c_keeps_what_was_learnt(blobs):
         bits=1,
         max_iter=1000,
         sampler=Scripted(slow),
+        random_state=0,
+        checkpoint=tmp_path / "training.safetensors",
         callbacks=[lambda it: it.row["iteration"] >= 3 and started.set()],
     )
-    with pytest.warns(UserWarning, match="interrupted after"):
+    with pytest.raises(KeyboardInterrupt):
         clf.fit(X, y)
     interrupter.join()
     assert clf.stop_reason_ == "interrupted"
     assert 3 <= clf.n_iter_ < 1000
     assert len(clf.history_) == clf.n_iter_
     assert clf.history_[-1]["accuracy"] == clf.score(X, y)
+    resumed = clone(clf).set_params(resume=True, max_iter=clf.n_iter_ + 1, callbacks=None).fit(X, y)
+    assert resumed.history_[: clf.n_iter_] == clf.history_
+
+
+def test_control_c_ends_a_cross_validation(blobs):
+    def answer(problems, call):
+        if call == 4:
+            raise KeyboardInterrupt
+        return exact(problems)
+
+    sampler = Scripted(answer)
+    with pytest.raises(KeyboardInterrupt):
+        cross_val_score(AnnealedClassifier(bits=1, max_iter=50, sampler=sampler, random_state=0), *blobs, cv=5)
+
+
+def test_control_c_before_the_first_iteration_leaves_nothing_fitted(blobs):
+    def answer(problems, call):
+        raise KeyboardInterrupt
+
+    clf = AnnealedClassifier(bits=1, sampler=Scripted(answer))
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(*blobs)
+    assert not hasattr(clf, "coef_")
 
 
 @pytest.mark.parametrize(
@@ -164,6 +200,39 @@ def test_a_sampler_whose_answer_has_another_shape_is_refused(blobs):
         AnnealedClassifier(bits=1, sampler=Scripted(misfit)).fit(*blobs)
 
 
+@pytest.mark.parametrize("value", [7, -1, 0.5, np.nan])
+def test_bits_that_are_none_are_refused_and_the_checkpoint_stays_good(blobs, tmp_path, value):
+    def answer(problems, call):
+        if call < 4:
+            return exact(problems)
+        return [Samples(np.full((1, 5, 1), value), np.array([0.0])) for _ in problems]
+
+    path = tmp_path / "training.safetensors"
+    with pytest.raises(SamplerError, match="bits other than 0 and 1"):
+        AnnealedClassifier(bits=1, sampler=Scripted(answer), checkpoint=path, random_state=0).fit(*blobs)
+    state, history = Checkpoint(path, 1, stored_settings(path)).load()
+    assert len(history) == state.iteration == 3
+    assert np.isfinite(state.weights).all()
+
+
+def test_a_sampler_may_not_write_into_its_problems(blobs):
+    def vandal(problems, call):
+        problems[0].gradient[:] = 0
+        return exact(problems)
+
+    with pytest.raises(SamplerError, match="read-only"):
+        AnnealedClassifier(bits=1, sampler=Scripted(vandal)).fit(*blobs)
+
+
+def test_a_sampler_may_not_take_the_historys_columns(blobs):
+    class Pretender(Scripted):
+        def summarise(self, answers):
+            return {"loss": 0.0, "mine": 1.0}
+
+    with pytest.raises(SamplerError, match="columns that the history has: loss"):
+        AnnealedClassifier(bits=1, sampler=Pretender(all_ones)).fit(*blobs)
+
+
 def exact(problems):
     return ExactSolver().solve(problems, [0] * len(problems))
 
@@ -180,8 +249,8 @@ def test_a_sampler_that_raises_midway_loses_nothing(blobs, tmp_path):
     with pytest.raises(SamplerError, match="iteration 6: Scripted raised ZeroDivisionError"):
         AnnealedClassifier(sampler=Scripted(answer), **options).fit(*blobs)
     seen = []
-    # the same sampler by name, working again
-    healed = Scripted(lambda problems, call: exact(problems))
+    healed = Scripted(answer)  # the same sampler, working again
+    healed.calls = 6
     AnnealedClassifier(
         sampler=healed, resume=True, callbacks=[lambda it: seen.append(it.row["iteration"])], **options
     ).fit(*blobs)
@@ -222,7 +291,7 @@ def test_a_class_whose_solve_failed_keeps_its_weights(blobs, acceptance):
 
 def test_a_sampler_that_answers_no_more_ends_the_training_with_what_was_learnt(blobs, tmp_path):
     def answer(problems, call):
-        if call > 4:
+        if 4 < call < 10:
             return [Samples.failed(problem, "offline") for problem in problems]
         return exact(problems)
 
@@ -232,10 +301,12 @@ def test_a_sampler_that_answers_no_more_ends_the_training_with_what_was_learnt(b
         clf.fit(*blobs)
     assert clf.stop_reason_ == "sampler"
     assert clf.score(*blobs) > 0.5
+    again_online = Scripted(answer)
+    again_online.calls = 9
     resumed = AnnealedClassifier(
         bits=1,
         max_iter=50,
-        sampler=Scripted(lambda problems, call: exact(problems)),
+        sampler=again_online,
         random_state=0,
         checkpoint=path,
         resume=True,
@@ -260,7 +331,7 @@ def test_control_c_in_compiled_code_is_still_control_c(blobs):
         return exact(problems)
 
     clf = AnnealedClassifier(bits=1, max_iter=50, sampler=Scripted(answer), random_state=0)
-    with pytest.warns(UserWarning, match="training was interrupted after 3 of 50 iterations"):
+    with pytest.raises(KeyboardInterrupt):
         clf.fit(*blobs)
     assert (clf.stop_reason_, clf.n_iter_) == ("interrupted", 3)
 

@@ -3,17 +3,32 @@ import pytest
 
 from annealfit import AnnealedClassifier
 from annealfit.baselines import solve_logistic
+from annealfit.metric import Metric
+from annealfit.objectives import LinearHead
+from annealfit.problems import Problems
 from annealfit.samplers import ExactSolver, RoundedSampler
-from annealfit.surrogate import TrainingSet, evaluate
-from annealfit.training import ACCEPTANCES, PRECISION_POLICIES, RANGE_POLICIES
-from annealfit.training.acceptance import Proposal
-from annealfit.training.outcome import Outcome
+from annealfit.training import ACCEPTANCES, PRECISION_POLICIES, RANGE_POLICIES, Outcome, Proposal
 from annealfit.training.ranges import GROWTH, SHRINKAGE
 
 
+class Line:
+    """A point of a loss that is 1.0 here and `losses[multiple]` along the updates; Newton's step goes to `newton`."""
+
+    def __init__(self, losses, newton, loss=1.0):
+        self.losses, self.newton, self.loss = losses, newton, loss
+
+    gradients = np.array([[-1.0]])
+
+    def bend(self, updates):
+        return 1 / self.newton
+
+    def moved(self, updates):
+        return Line(self.losses, self.newton, self.losses[updates.max()])
+
+
 def proposal(energies, losses, newton=1.0):
-    """A proposal whose loss is `losses[multiple]`, and 1.0 before."""
-    return Proposal(np.array(energies), 1.0, lambda chosen, multiple: losses[multiple], lambda chosen: newton)
+    updates = np.ones((len(energies), 1))
+    return Proposal(Line(losses, newton), updates, np.array(energies))
 
 
 def test_always_takes_everything():
@@ -25,8 +40,8 @@ def test_descent_takes_what_promises_descent_without_a_look_at_the_loss():
 
 
 def test_line_search_takes_the_newton_multiple_if_the_loss_falls():
-    decision = ACCEPTANCES["line_search"](proposal([1.0, -1.0], {2.5: 0.7}, newton=2.5))
-    assert decision.accepted.tolist() == [False, True]
+    decision = ACCEPTANCES["line_search"](proposal([-1.0], {2.5: 0.7}, newton=2.5))
+    assert decision.accepted.tolist() == [True]
     assert decision.multiple == 2.5
 
 
@@ -41,8 +56,14 @@ def test_line_search_halves_and_then_gives_up():
 def test_ranges_grow_with_success_and_shrink_without():
     ranges = np.array([0.1, 0.2])
     outcome = Outcome(energies=np.array([-1.0, 1.0]), accepted=np.array([True, False]), solved=np.ones(2, dtype=bool))
-    np.testing.assert_allclose(RANGE_POLICIES["adaptive"](ranges, outcome), [0.1 * GROWTH, 0.2 * SHRINKAGE])
-    np.testing.assert_array_equal(RANGE_POLICIES["fixed"](ranges, outcome), ranges)
+    np.testing.assert_allclose(RANGE_POLICIES["adaptive"].revise(ranges, outcome), [0.1 * GROWTH, 0.2 * SHRINKAGE])
+    np.testing.assert_array_equal(RANGE_POLICIES["fixed"].revise(ranges, outcome), ranges)
+
+
+@pytest.mark.parametrize("policy", RANGE_POLICIES.values())
+def test_the_ranges_kept_are_the_ranges_used(policy):
+    problems = Problems((Metric([[1.0]]),), np.zeros((2, 1)), np.array([0.1, 0.2]), bits=1)
+    np.testing.assert_array_equal(policy.choose(problems), [0.1, 0.2])
 
 
 def test_precision_grows_by_a_bit_when_stuck_and_not_beyond_the_most():
@@ -65,7 +86,7 @@ def test_adaptive_precision_in_training_begins_with_one_bit_and_ends_with_more(d
 
 def test_tolerance_is_certified_against_scikit_learns_optimum(digits_features):
     X, y = digits_features
-    optimum = evaluate(data := TrainingSet.build(X, y, 10, 1e-3), solve_logistic(data).weights).loss
+    optimum = LinearHead.of_arrays(X, y, 10, 1e-3).at(solve_logistic(X, y, 1e-3).weights).loss
     for tol in (1e-2, 1e-3, 1e-4):
         clf = AnnealedClassifier(tol=tol, max_iter=2000, random_state=0).fit(X, y)
         loss = clf.history_[-1]["loss"]

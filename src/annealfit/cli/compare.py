@@ -33,8 +33,9 @@ from annealfit.cli.options import (
 from annealfit.cli.sampling import choose_sampler
 from annealfit.datasets import load_dataset
 from annealfit.errors import InvalidInputError, MissingDependencyError, choose
-from annealfit.experiments import sampler_study, store
-from annealfit.experiments.sampler_study import Comparison, SolveRow, TrainingRow
+from annealfit.experiments import Prepared, Record, sampler_study, store
+from annealfit.experiments.sampler_study import Comparison
+from annealfit.experiments.solving import CONFIDENCE, SolveRow
 from annealfit.experiments.spec import RunSpec
 from annealfit.export import write
 from annealfit.features import RandomConvFeatures
@@ -43,7 +44,6 @@ from annealfit.report import sampler_figure
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import SAMPLERS
 
-Row = SolveRow | TrainingRow
 COMPARISON_FILE = "comparison.json"
 # Headings of two lines, for a terminal of 80 columns.
 _SOLVING = "above\nbound", "% of\nit", "least\nms", "median\nms", "reached", "problems", "to\ntarget", "QPU\nms"
@@ -104,7 +104,8 @@ def compare_samplers(
         n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
     )
     data = load_dataset(dataset, seed=seed, size=size, download=download)
-    classifier.problems(features.fit_transform(data.X_train), data.y_train)  # bad settings fail before any file is made
+    prepared = Prepared.of(data, features)
+    classifier.problems(prepared.X_train, data.y_train)  # bad settings fail before any file is made
     made, skipped = _make_samplers(samplers, seed, native=classifier.sampler)
     if out is not None:
         _open_folder(out)
@@ -113,14 +114,14 @@ def compare_samplers(
             stack.enter_context(sampler)  # one may have a connection to close
         on_solve = stack.enter_context(_progress(list(made), (repeats + 1) * (2 if late else 1) + iterations))
         found = sampler_study.compare_samplers(
-            made, data, features, classifier, late=late, repeats=repeats, target=target, seed=seed, on_solve=on_solve
+            made, prepared, classifier, late=late, repeats=repeats, target=target, seed=seed, on_solve=on_solve
         )
     options = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
     document = {
         "annealfit": __version__,
         "options": {**options, "bits": chosen_bits},
-        "samplers": {name: repr(sampler) for name, sampler in made.items()},
-        "confidence": sampler_study.CONFIDENCE,
+        "samplers": {name: sampler.describe() for name, sampler in made.items()},
+        "confidence": CONFIDENCE,
         "skipped": skipped,
         **_describe(found),
     }
@@ -135,7 +136,9 @@ def compare_samplers(
         errors.print(plain(f"note: {note}"), soft_wrap=True)
 
 
-def _make_samplers(asked: str | None, seed: int, native: Sampler | None) -> tuple[dict[str, Sampler], dict[str, str]]:
+def _make_samplers(
+    asked: str | None, seed: int, native: Sampler | str | None
+) -> tuple[dict[str, Sampler], dict[str, str]]:
     """The samplers, and why others are left out; what was named and cannot be made is an error."""
     names = UNASKED if asked is None else split_samplers(asked)
     made, skipped = {}, {}
@@ -195,15 +198,29 @@ def _describe(found: Comparison) -> dict[str, Any]:
             }
             for taken in found.problem_sets
         },
-        "solving": [_record(row) for row in found.solving],
-        "training": [_record(row) for row in (*found.training, found.optimum)],
+        "solving": [_finite(asdict(row)) for row in found.solving],
+        "training": [_finite(_training_row(record, found)) for record in (*found.training, found.optimum)],
         "notes": list(found.notes),
     }
 
 
-def _record(row: Row) -> dict[str, Any]:
-    fields = asdict(row).items()
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in fields}
+def _training_row(record: Record, found: Comparison) -> dict[str, Any]:
+    return {
+        "sampler": record.method,
+        "loss": record.loss,
+        "loss_ratio": record.loss / found.optimum.loss,
+        "test_accuracy": record.test.get("accuracy", math.nan),
+        "iterations": record.iterations,
+        "stop_reason": record.stop_reason,
+        "seconds": record.seconds,
+        "access_seconds": record.access_seconds,
+        "losses": record.history["loss"].tolist() if record.history else [],
+        "failure": record.error,
+    }
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
 
 
 def _open_folder(folder: Path) -> None:
@@ -239,16 +256,17 @@ def _print(found: Comparison, target: str) -> None:
         when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
         count, size = len(taken.problems), taken.problems[0].n_variables
         title = f"{count} problems {when}, {size} variables; sum of bounds {taken.bounds.sum():.4g}"
-        rows = [row for row in found.solving if row.problems == taken.name]
-        console.print(_table(title, _SOLVING, rows, [*map(_solving_cells, rows)]), "")
-    trained = [*found.training, found.optimum]
-    console.print(_table("Training with each", _TRAINING, trained, [*map(_training_cells, trained)]), "")
-    tried: list[Row] = [*found.training, *found.solving]
-    for name, failure in {row.sampler: row.failure for row in tried if row.failure}.items():  # the last of each
+        rows = [(row.sampler, row.failure, _solving_cells(row)) for row in found.solving if row.problems == taken.name]
+        console.print(_table(title, _SOLVING, rows), "")
+    trained = [(r.method, r.error, _training_cells(r, found)) for r in (*found.training, found.optimum)]
+    console.print(_table("Training with each", _TRAINING, trained), "")
+    failures = {record.method: record.error for record in found.training if record.error}
+    failures |= {row.sampler: row.failure for row in found.solving if row.failure}
+    for name, failure in failures.items():
         console.print(plain(f"{name} failed: {failure}"), soft_wrap=True)
     console.print(
         f"Reached: within {target} of the bound of the best energy that any sampler found. "
-        f"To target: the time of a problem until then with {sampler_study.CONFIDENCE:.0%} confidence, median, in ms."
+        f"To target: the time of a problem until then with {CONFIDENCE:.0%} confidence, median, in ms."
     )
     console.print(plain(sampler_figure.summarise(found)))
 
@@ -266,25 +284,26 @@ def _solving_cells(row: SolveRow) -> tuple[str, ...]:
     )
 
 
-def _training_cells(row: TrainingRow) -> tuple[str, ...]:
+def _training_cells(record: Record, found: Comparison) -> tuple[str, ...]:
     return (
-        f"{row.loss_ratio:.5f}",
-        f"{100 * row.test_accuracy:.1f}",
-        str(row.iterations or ""),
-        f"{row.seconds:.2f}",
-        "" if row.access_seconds is None else f"{row.access_seconds:.2f}",
+        f"{record.loss / found.optimum.loss:.5f}",
+        f"{100 * record.test.get('accuracy', math.nan):.1f}",
+        str(record.iterations or ""),
+        f"{record.seconds:.2f}",
+        "" if record.access_seconds is None else f"{record.access_seconds:.2f}",
     )
 
 
-def _table(title: str, headings: Sequence[str], rows: Sequence[Row], cells: Sequence[tuple[str, ...]]) -> Table:
-    """A row a sampler; the last column is the QPU's, and not there without one."""
-    width = len(headings) - (not any(row.access_seconds is not None for row in rows))
+def _table(title: str, headings: Sequence[str], rows: Sequence[tuple[str, str | None, tuple[str, ...]]]) -> Table:
+    """A row per sampler: its name, why it failed if it did, its cells. The last column is a QPU's, or is not there."""
+    width = len(headings) - (not any(cells[-1] for _, failure, cells in rows if failure is None))
     table = make_table(title)
     table.add_column("sampler", overflow="fold")
-    for heading, column in zip(headings[:width], zip(*cells, strict=True), strict=False):
+    columns = zip(*(cells for _, _, cells in rows), strict=True)
+    for heading, column in zip(headings[:width], columns, strict=False):
         table.add_column(heading, justify="right", min_width=max(map(len, column)))  # headings may wrap, numbers not
-    for row, shown in zip(rows, cells, strict=True):
-        table.add_row(plain(row.sampler), *(("failed",) if row.failure else shown[:width]))
+    for name, failure, cells in rows:
+        table.add_row(plain(name), *(("failed",) if failure else cells[:width]))
     return table
 
 

@@ -74,22 +74,22 @@ def reproduce(
     )
     with progress:
         task = progress.add_task("", total=len(specs), completed=sum(map(records_store.is_done, specs)))
-        outcome = run_all(
-            specs, records_store, backend, lambda record: progress.update(task, advance=1, description=record.spec.id)
+        tally = run_all(
+            specs, records_store, backend, lambda record: progress.update(task, advance=1, description=record.run.id)
         )
     seconds = time.perf_counter() - started
     records = records_store.of(specs)
-    failed = {record.spec.id: record.error for record in records if record.error}
+    failed = {record.run.id: record.error for record in records if record.error}
     if as_json:
-        rows = [{"run": r.spec.to_json(), "train": r.train, "test": r.test, "error": r.error} for r in records]
+        rows = [{"run": r.run.to_json(), "train": r.train, "test": r.test, "error": r.error} for r in records]
         typer.echo(json.dumps({"seconds": seconds, "runs": rows}, indent=2))
     else:
         for table in report_tables.all_tables(records):
             if table.name in {shown for asked in tables or paper.TABLES for shown in _SHOWN_WITH[asked]}:
                 console.print(_paper_table(table))
         console.print(
-            f"{len(specs)} runs: {outcome.already} were there, {outcome.done} done now in {seconds:.1f} s, "
-            f"{outcome.failed} failed. Records: {out}",
+            f"{len(specs)} runs: {tally.already} were there, {tally.done} done now in {seconds:.1f} s, "
+            f"{tally.failed} failed. Records: {out}",
             soft_wrap=True,
         )
     for name, error in failed.items():

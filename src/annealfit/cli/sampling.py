@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from annealfit.classifier import CUT_SHORT, AnnealedClassifier
-from annealfit.errors import InvalidInputError
-from annealfit.samplers import BlockSampler, Sampler, SimulatedAnnealer
-from annealfit.samplers.catalogue import parse_sampler
-from annealfit.samplers.preflight import Preflight
-from annealfit.samplers.qpu import UNRESOLVED_SHARE
+from annealfit.samplers import BlockSampler, Sampler
+from annealfit.samplers.catalogue import resolve_sampler
+from annealfit.samplers.dwave.qpu import UNRESOLVED_SHARE
+from annealfit.samplers.protocol import Preflight
 
 
-def choose_sampler(text: str | None, blocks: int | None, usual: Sampler | None, seed: int) -> Sampler:
-    """The sampler of `--sampler` and `--blocks`, or else the usual one; a QPU is not started without a budget."""
-    if text is not None and text.partition(":")[0] == "qpu" and "max_access_seconds=" not in text:
-        raise InvalidInputError(
-            "the sampler qpu spends QPU access time; say how much, as in qpu:max_access_seconds=10 "
-            "(rehearse with mock-qpu, which estimates it)"
-        )
-    sampler = parse_sampler(text, seed) if text is not None else usual or SimulatedAnnealer()
+def choose_sampler(text: str | None, blocks: int | None, usual: Sampler | str | None, seed: int) -> Sampler:
+    """The sampler of `--sampler` and `--blocks`, or else the usual one."""
+    sampler = resolve_sampler(text if text is not None else usual, seed)
     return sampler if blocks is None else BlockSampler(sampler, blocks)
 
 

@@ -6,10 +6,9 @@ import json
 import shlex
 import sys
 import warnings
-from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -38,11 +37,13 @@ from annealfit.cli.options import (
 )
 from annealfit.cli.sampling import choose_sampler, describe_plan, sampler_notes
 from annealfit.datasets import load_dataset
+from annealfit.description import describe
 from annealfit.errors import InvalidInputError, MissingDependencyError
-from annealfit.experiments import TrainingRun, run_training, store
+from annealfit.experiments import Prepared, TrainingRun, run_training, store
 from annealfit.export import write
 from annealfit.features import RandomConvFeatures
 from annealfit.image_classifier import ImageClassifier
+from annealfit.samplers.catalogue import resolve_sampler
 
 
 def train(
@@ -81,19 +82,14 @@ def train(
       annealfit train digits --bits 2 --max-iter 20 --sampler mock-qpu:topology=Z12,faults=0.1
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    if resume and (out is None or not (out / store.CHECKPOINT_FILE).exists()):
-        raise InvalidInputError(
-            "--resume needs --out, the folder of the run to continue"
-            if out is None
-            else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
-        )
+    _check_resumable(out, resume)
     classifier = _classifier(preset, bits, max_iter, seed)
     if sampler is not None or blocks is not None:
         classifier.set_params(sampler=choose_sampler(sampler, blocks, classifier.sampler, seed))
     features = RandomConvFeatures(
         n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
     )
-    data = load_dataset(dataset, seed=seed, size=size, download=download)
+    prepared = Prepared.of(load_dataset(dataset, seed=seed, size=size, download=download), features)
     config = {
         "annealfit": __version__,
         "dataset": dataset,
@@ -101,41 +97,25 @@ def train(
         "preset": str(preset),
         "seed": seed,
         "features": features.get_params(),
-        "classifier": {name: _describe(value) for name, value in classifier.get_params(deep=False).items()},
+        "classifier": describe(classifier.get_params(deep=False)),
     }
-    # Bad settings, or a problem that does not fit the device, fail before any file is made or any call paid for.
-    problems = classifier.problems(features.fit_transform(data.X_train), data.y_train)
-    plan = classifier.sampler.preflight(problems) if classifier.sampler is not None else None
-    if plan is not None:
-        errors.print(plain(describe_plan(plan, classifier.max_iter)), soft_wrap=True)
-    store.open_run_folder(folder, config, resume=resume)
-    classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
-    again = [*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])]
-    sampled = classifier.sampler or nullcontext()  # a sampler may have a connection to close
-    try:
-        with sampled, training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
-            run = run_training(data, features, classifier, [on_iteration])
-        store.save_run(run, folder, config, history_format=history)
-    except KeyboardInterrupt:  # after the iterations: during them, the training ends by itself
-        errors.print(plain(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {shlex.join(again)}"))
-        raise typer.Exit(130) from None
-    notes = [*_draw(run, folder), *sampler_notes(classifier)]
-    if as_json:
-        typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
-        return
-    console.print(_comparison_table(run))
-    interrupted = classifier.stop_reason_ == "interrupted"
-    if interrupted:
-        notes.append(
-            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
-            f"annealfit {shlex.join(again)}"
-        )
-    for note in notes:
-        console.print(plain(note), soft_wrap=True)
-    console.print(f"Run folder: {folder}", soft_wrap=True)
-    if interrupted:
-        raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
+    again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
+    with resolve_sampler(classifier.sampler, seed) as used:  # which may have a connection to close
+        # Bad settings, or a problem that does not fit the device, fail before any file is made or any call paid for.
+        plan = used.preflight(classifier.problems(prepared.X_train, prepared.dataset.y_train))
+        if plan is not None:
+            errors.print(plain(describe_plan(plan, classifier.max_iter)), soft_wrap=True)
+        store.open_run_folder(folder, config, resume=resume)
+        classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
+        try:
+            with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
+                run = run_training(prepared, classifier, [on_iteration])
+            store.save_run(run, folder, config, history_format=history)
+        except KeyboardInterrupt:  # before or after the iterations: during them, what was learnt is kept
+            errors.print(plain(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}"))
+            raise typer.Exit(130) from None
+    _tell(run, folder, again, as_json=as_json)
 
 
 def predict(
@@ -225,6 +205,36 @@ def export(
     )
 
 
+def _check_resumable(out: Path | None, resume: bool) -> None:
+    if resume and (out is None or not (out / store.CHECKPOINT_FILE).exists()):
+        raise InvalidInputError(
+            "--resume needs --out, the folder of the run to continue"
+            if out is None
+            else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
+        )
+
+
+def _tell(run: TrainingRun, folder: Path, again: str, *, as_json: bool) -> None:
+    """Draw, and print the table, or its JSON, and what else the user should know."""
+    classifier = run.model.classifier
+    notes = [*_draw(run, folder), *sampler_notes(classifier)]
+    interrupted = classifier.stop_reason_ == "interrupted"
+    if interrupted:
+        notes.append(
+            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
+            f"annealfit {again}"
+        )
+    if as_json:
+        typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
+    else:
+        console.print(_comparison_table(run))
+        for note in notes:
+            console.print(plain(note), soft_wrap=True)
+        console.print(f"Run folder: {folder}", soft_wrap=True)
+    if interrupted:
+        raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
+
+
 def _classifier(preset: Preset, bits: int | None, max_iter: int | None, seed: int) -> AnnealedClassifier:
     if preset == Preset.annealfit:
         classifier = AnnealedClassifier()
@@ -244,12 +254,12 @@ def _comparison_table(run: TrainingRun) -> Table:
     table.add_column("method", no_wrap=True)
     for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
         table.add_column(heading, justify="right", no_wrap=True)
-    for method in run.methods:
+    for record in run.records:
         table.add_row(
-            method.method,
-            *(f"{100 * value:.1f}" for value in (method.train["accuracy"], *method.test.values())),
-            f"{method.loss:.4f}",
-            f"{method.seconds:.2f}",
+            record.method,
+            *(f"{100 * value:.1f}" for value in (record.train["accuracy"], *record.test.values())),
+            f"{record.loss:.4f}",
+            f"{record.seconds:.2f}",
         )
     return table
 
@@ -263,7 +273,3 @@ def _draw(run: TrainingRun, folder: Path) -> list[str]:
     except MissingDependencyError as error:
         return [f"No plots: {error}"]
     return []
-
-
-def _describe(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | int | float) else repr(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from annealfit.datasets import resizing
 from annealfit.datasets.catalogue import DATASETS
 from annealfit.datasets.errors import DataWarning, MissingDataError
 from annealfit.datasets.fetching import fetch
+from annealfit.datasets.images import ImagePreparation
 from annealfit.datasets.local_files import LocalData, data_directory, is_available, read_local
 from annealfit.datasets.own_data import read_own
 from annealfit.datasets.parts import Part, Parts
@@ -35,6 +36,7 @@ class Dataset:
     X_test: NDArray[np.float64]
     y_test: NDArray[np.intp]
     class_names: tuple[str, ...]
+    preparation: ImagePreparation = field(default_factory=ImagePreparation)  # what was done to the images
 
 
 def load_dataset(
@@ -91,13 +93,15 @@ def load_dataset(
         raise InvalidInputError(f"{title} has no colour; load it with color=False")
     n_train, n_test = (default if n is None else n for n, default in zip((n_train, n_test), defaults, strict=True))
     (train, chosen_train), (test, chosen_test) = _subsets(title, parts, n_train, n_test, int(seed))
+    preparation = ImagePreparation(None if size is None else (int(size), int(size)), color, resize)
     return Dataset(
         title,
-        _images(train, chosen_train, size, color, resize),
+        _images(train, chosen_train, preparation),
         train.labels[chosen_train],
-        _images(test, chosen_test, size, color, resize),
+        _images(test, chosen_test, preparation),
         test.labels[chosen_test],
         parts.class_names,
+        preparation,
     )
 
 
@@ -150,13 +154,9 @@ def _subsets(
     return (parts.train, train), (parts.test, test)
 
 
-def _images(part: Part, chosen: NDArray[np.intp], size: int | None, color: bool, method: str) -> NDArray[np.float64]:
-    """The chosen images, and only they, made grey and resized."""
-    stacks = []
-    for stack in part.pick(chosen):
-        images = stack if color else resizing.to_grey(stack)
-        height, width = images.shape[1:3] if size is None else (size, size)
-        stacks.append(np.clip(resizing.resize(images, height, width, method), 0.0, 1.0))  # cubic and lanczos overshoot
+def _images(part: Part, chosen: NDArray[np.intp], preparation: ImagePreparation) -> NDArray[np.float64]:
+    """The chosen images, and only they, as a model sees them."""
+    stacks = [preparation(stack) for stack in part.pick(chosen)]
     if len({stack.shape[1:] for stack in stacks}) > 1:
         sizes = sorted({f"{stack.shape[1]}×{stack.shape[2]}" for stack in stacks})
         raise InvalidInputError(

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.datasets.errors import CorruptFileError
+from annealfit.datasets.images import read_image
 from annealfit.datasets.parts import Part, Parts, array_part
-from annealfit.errors import FileFormatError, InvalidInputError, require
+from annealfit.errors import FileFormatError, InvalidInputError
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
@@ -80,34 +81,9 @@ def _folder_part(path: Path, class_names: tuple[str, ...]) -> Part:
 
     def pick(indices: NDArray[np.intp]) -> Iterator[NDArray[np.float64]]:
         for index in indices:
-            yield _read_image(files[index])[None]
+            yield read_image(files[index])[None]
 
     return Part(np.array(labels, dtype=np.intp), pick, has_color=True)
-
-
-def _read_image(path: Path) -> NDArray[np.float64]:
-    """An image (H, W, 3) in [0, 1], upright; what is transparent becomes white, the colour of paper."""
-    pillow = require("PIL.Image", extra="images", purpose="reading image files")
-    orient = require("PIL.ImageOps", extra="images", purpose="reading image files").exif_transpose
-    try:
-        with pillow.open(path) as file:
-            image = orient(file)
-            image.load()
-    except pillow.DecompressionBombError as error:
-        raise FileFormatError(f"{path} has too many pixels to be read safely: {error}; make it smaller") from error
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow's readers raise on foreign or damaged files
-        raise CorruptFileError(f"{path} is not a readable image: {error}; repair or remove it") from error
-    if image.mode.startswith("I;16"):  # convert("RGB") would clip everything above 255
-        return np.repeat(np.asarray(image, dtype=np.float64)[..., None] / 65535.0, 3, axis=2)
-    if image.mode in ("I", "F"):
-        raise FileFormatError(
-            f"{path} has 32-bit pixels (mode {image.mode}), and which value is white is unknown; "
-            f"save it with 8 or 16 bits"
-        )
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
-    return np.asarray(image.convert("RGB"), dtype=np.float64) / 255.0
 
 
 def _read_npz(path: Path) -> Parts:

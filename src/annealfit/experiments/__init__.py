@@ -1,5 +1,7 @@
 """Experiments: runs of methods on data sets, and what they leave on disk."""
 
-from annealfit.experiments.training_run import MethodResult, TrainingRun, run_training
+from annealfit.experiments.prepared import Prepared
+from annealfit.experiments.records import Record
+from annealfit.experiments.training_run import TrainingRun, run_training
 
-__all__ = ["MethodResult", "TrainingRun", "run_training"]
+__all__ = ["Prepared", "Record", "TrainingRun", "run_training"]

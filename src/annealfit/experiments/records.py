@@ -21,22 +21,46 @@ _HISTORY = "history."
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The result of one run, or the error that ended it. Arrays of a failed run are empty."""
+    """What a method reached on a data set, or the error that ended it. Arrays of a failed run are empty."""
 
-    spec: RunSpec
+    method: str  # its name, as tables and pictures show it
+    spec: RunSpec | None = None  # of a run that is stored, and found again by it
     error: str | None = None
     class_names: tuple[str, ...] = ()
     loss: float = float("nan")  # regularised, on the training data
     cross_entropy: float = float("nan")
-    seconds: float = float("nan")
+    seconds: float = float("nan")  # of the training alone, without loading or compiling
+    stop_reason: str = ""
     train: dict[str, float] = field(default_factory=dict)  # the six metrics of annealfit.metrics
     test: dict[str, float] = field(default_factory=dict)
     confusion: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # test; true class in rows
-    history: dict[str, NDArray[Any]] = field(default_factory=dict)  # a column each; empty where nothing iterates
-    sample_images: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0, 0)))  # one test image a class
+    history: dict[str, NDArray[Any]] = field(default_factory=dict)  # by column; empty where nothing iterates
+    sample_images: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0, 0)))  # one test image per class
     sample_labels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     sample_probabilities: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))  # (samples, C)
     environment: dict[str, str] = field(default_factory=dict)  # versions and machine, for the reader
+
+    @property
+    def run(self) -> RunSpec:
+        """The spec of a stored run."""
+        assert self.spec is not None, "a record that is stored has a spec"
+        return self.spec
+
+    @property
+    def iterations(self) -> int:
+        """How many there were; 0 for a method that does not iterate."""
+        return len(self.history.get("iteration", ()))
+
+    @property
+    def access_seconds(self) -> float | None:
+        """QPU access time of the training; None where no device took part."""
+        column = self.history.get("access_seconds")
+        return None if column is None else float(column.sum())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The history row by row."""
+        columns = [column.tolist() for column in self.history.values()]
+        return [dict(zip(self.history, values, strict=True)) for values in zip(*columns, strict=True)]
 
     @property
     def recall(self) -> NDArray[np.float64]:
@@ -57,14 +81,17 @@ class Store:
 
     def save(self, record: Record) -> None:
         """Write the record in one step."""
-        tensors: dict[str, NDArray[Any]] = {_HISTORY + name: column for name, column in record.history.items()}
+        texts = {name: column.tolist() for name, column in record.history.items() if column.dtype.kind == "U"}
+        numbers = {name: column for name, column in record.history.items() if name not in texts}
+        tensors: dict[str, NDArray[Any]] = {_HISTORY + name: column for name, column in numbers.items()}
         tensors |= {name: getattr(record, name) for name in _ARRAYS}
         manifest = {
-            "spec": record.spec.to_json(),
-            "columns": list(record.history),
+            "spec": record.run.to_json(),
+            "columns": list(numbers),
+            "texts": texts,
             **{name: getattr(record, name) for name in _VALUES},
         }
-        write_tensors(self.path(record.spec), _KIND, tensors, manifest)
+        write_tensors(self.path(record.run), _KIND, tensors, manifest)
 
     def load(self, spec: RunSpec) -> Record | None:
         """The record of a run, or None if there is none."""
@@ -91,10 +118,12 @@ class Store:
         """The record in a file; a damaged or foreign one is refused."""
         tensors, manifest = read_tensors(path, _KIND)
         try:
-            fields: dict[str, Any] = {name: manifest[name] for name in _VALUES}
+            fields: dict[str, Any] = {name: manifest[name] for name in _VALUES if name in manifest}
             fields |= {name: tensors[name] for name in _ARRAYS}
-            fields["spec"] = RunSpec.from_json(manifest["spec"])
+            fields["spec"] = spec = RunSpec.from_json(manifest["spec"])
+            fields.setdefault("method", spec.label)  # which 0.1.0 left to the spec
             fields["history"] = {name: tensors[_HISTORY + name] for name in manifest["columns"]}
+            fields["history"] |= {name: np.array(column) for name, column in manifest.get("texts", {}).items()}
             fields["class_names"] = tuple(manifest["class_names"])
             return Record(**fields)
         except (KeyError, TypeError, ValueError) as error:
@@ -102,4 +131,7 @@ class Store:
 
 
 _ARRAYS = ("confusion", "sample_images", "sample_labels", "sample_probabilities")
-_VALUES = ("error", "class_names", "loss", "cross_entropy", "seconds", "train", "test", "environment")
+_VALUES = (
+    *("method", "error", "class_names", "loss", "cross_entropy", "seconds", "stop_reason"),
+    *("train", "test", "environment"),
+)

@@ -11,7 +11,7 @@ from annealfit.experiments.spec import RunSpec
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Tally:
     """How many runs were there already, were done now, and failed."""
 
     already: int
@@ -24,7 +24,7 @@ def run_all(
     store: Store,
     backend: Backend,
     on_record: Callable[[Record], None] = lambda record: None,
-) -> Outcome:
+) -> Tally:
     """Carry out the runs that have no record without an error, and store each record in one step.
 
     So it can be killed at any moment and started again, and two at once on one folder only do some work twice.
@@ -36,4 +36,4 @@ def run_all(
         store.save(record)
         failed += record.error is not None
         on_record(record)
-    return Outcome(already=len(specs) - len(todo), done=len(todo) - failed, failed=failed)
+    return Tally(already=len(specs) - len(todo), done=len(todo) - failed, failed=failed)

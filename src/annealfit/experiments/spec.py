@@ -11,7 +11,7 @@ from annealfit.classifier import AnnealedClassifier
 from annealfit.errors import InvalidInputError, choose
 from annealfit.samplers import SimulatedAnnealer
 
-PRESETS = ("literal", "matched", "annealfit")
+RUN_PRESETS = ("literal", "matched", "annealfit")
 CLASSICAL = "classical"  # the paper's SGD
 OPTIMUM = "optimum"  # logistic regression at the same λ
 
@@ -41,7 +41,7 @@ class RunSpec:
     def __post_init__(self) -> None:
         choose("method", self.method, (CLASSICAL, OPTIMUM, "qubo"))
         if self.method == "qubo":
-            choose("preset", self.preset, PRESETS)
+            choose("preset", self.preset, RUN_PRESETS)
             if self.bits is None:
                 raise InvalidInputError("a QUBO run needs its number of bits")
 

@@ -36,20 +36,20 @@ def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, histo
     """Write configuration, model, history and metrics; the checkpoint stays, for a run that is to go on."""
     write_json(folder / CONFIG_FILE, config)
     choose("history format", history_format, HISTORY_FORMATS)
-    rows = [{"method": method.method, **row} for method in run.methods for row in method.history]
+    rows = [{"method": record.method, **row} for record in run.records for row in record.rows()]
     write_table(rows, folder / f"history.{history_format}")
     write_json(
         folder / "metrics.json",
         {
-            method.method: {
-                "loss": method.loss,
-                "cross_entropy": method.cross_entropy,
-                "seconds": method.seconds,
-                "train": method.train,
-                "test": method.test,
-                "test_recall_per_class": dict(zip(run.dataset.class_names, method.test_recall.tolist(), strict=True)),
+            record.method: {
+                "loss": record.loss,
+                "cross_entropy": record.cross_entropy,
+                "seconds": record.seconds,
+                "train": record.train,
+                "test": record.test,
+                "test_recall_per_class": dict(zip(run.dataset.class_names, record.recall.tolist(), strict=True)),
             }
-            for method in run.methods
+            for record in run.records
         },
     )
     run.model.save(folder / MODEL_FILE)

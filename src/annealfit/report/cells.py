@@ -11,7 +11,7 @@ import numpy as np
 
 from annealfit.experiments.paper import STUDY_SWEEPS
 from annealfit.experiments.records import Record
-from annealfit.experiments.spec import CLASSICAL, OPTIMUM, PRESETS, RunSpec
+from annealfit.experiments.spec import CLASSICAL, OPTIMUM, RUN_PRESETS, RunSpec
 
 NEAR_POINTS = 5.0  # a percentage this close to the paper's counts as reproduced
 NEAR_SHARE = 0.10  # so does a loss within this share of the paper's
@@ -126,17 +126,17 @@ def groups(records: Iterable[Record]) -> list[Group]:
     found: dict[RunSpec, list[Record]] = {}
     for record in records:
         if record.error is None:
-            fields = record.spec.to_json() | {"seed": 0}
+            fields = record.run.to_json() | {"seed": 0}
             found.setdefault(RunSpec.from_json(fields), []).append(record)
     ordered = sorted(found, key=_order)
-    by_seed: Callable[[Record], int] = lambda record: record.spec.seed  # noqa: E731
-    return [Group(found[key][0].spec, tuple(sorted(found[key], key=by_seed))) for key in ordered]
+    by_seed: Callable[[Record], int] = lambda record: record.run.seed  # noqa: E731
+    return [Group(found[key][0].run, tuple(sorted(found[key], key=by_seed))) for key in ordered]
 
 
 def _order(spec: RunSpec) -> tuple[Any, ...]:
     names = list(DATASET_TITLES)
     place = names.index(spec.dataset) if spec.dataset in names else len(names)
-    presets: list[str | None] = [None, *PRESETS]
+    presets: list[str | None] = [None, *RUN_PRESETS]
     studied = (spec.update_range or 0, spec.step or 0, spec.max_iter or 0, spec.num_sweeps or 0)
     return (place, spec.dataset, presets.index(spec.preset), spec.bits or 0, spec.method, studied)
 
@@ -241,8 +241,8 @@ RUN_COLUMNS = Column("runs", "Seeds", numeric=True)
 
 def coverage(records: Sequence[Record], plan: Callable[[str], list[RunSpec]]) -> tuple[str, ...]:
     """What is missing of a table's runs, preset by preset, for the presets that were run at all."""
-    done = {record.spec for record in records if record.error is None}
-    failed = {record.spec for record in records if record.error is not None}
+    done = {record.run for record in records if record.error is None}
+    failed = {record.run for record in records if record.error is not None}
     notes = []
     for preset in presets_of(records):
         planned = plan(preset)
@@ -254,5 +254,5 @@ def coverage(records: Sequence[Record], plan: Callable[[str], list[RunSpec]]) ->
 
 def presets_of(records: Iterable[Record]) -> list[str]:
     """The presets that were run."""
-    seen = {record.spec.preset for record in records}
-    return [preset for preset in PRESETS if preset in seen]
+    seen = {record.run.preset for record in records}
+    return [preset for preset in RUN_PRESETS if preset in seen]

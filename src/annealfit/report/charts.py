@@ -133,10 +133,10 @@ def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
     """One test image of each class and every method's probabilities for it, of the first seed all methods share."""
     shown = []
     for dataset, members in _by_dataset(found).items():
-        seeds = set.intersection(*({record.spec.seed for record in group.records} for group in members))
+        seeds = set.intersection(*({record.run.seed for record in group.records} for group in members))
         if not seeds:
             continue
-        chosen = [(g, next(r for r in g.records if r.spec.seed == min(seeds))) for g in members]
+        chosen = [(g, next(r for r in g.records if r.run.seed == min(seeds))) for g in members]
         first = chosen[0][1]
         same = [(g, r) for g, r in chosen if np.array_equal(r.sample_labels, first.sample_labels)]
         shown.append(

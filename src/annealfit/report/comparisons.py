@@ -19,9 +19,9 @@ def contender_bits(preset: str | None) -> int | None:
 
 def paired_accuracies(group: Group, baseline: Group) -> tuple[list[float], list[float]]:
     """Test accuracies of both on the seeds they share."""
-    theirs = {record.spec.seed: record.test["accuracy"] for record in baseline.records}
-    shared = [record for record in group.records if record.spec.seed in theirs]
-    return [record.test["accuracy"] for record in shared], [theirs[record.spec.seed] for record in shared]
+    theirs = {record.run.seed: record.test["accuracy"] for record in baseline.records}
+    shared = [record for record in group.records if record.run.seed in theirs]
+    return [record.test["accuracy"] for record in shared], [theirs[record.run.seed] for record in shared]
 
 
 def paired_p(ours: Sequence[float], theirs: Sequence[float]) -> float:

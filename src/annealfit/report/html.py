@@ -90,7 +90,7 @@ def read_records(folder: StrPath) -> tuple[list[Record], list[str]]:
 def summarise(records: Sequence[Record], tables: Sequence[Table], damaged: Sequence[str] = ()) -> Summary:
     """What a reader should know before any table."""
     finished = [record for record in records if record.error is None]
-    present = {record.spec for record in records}
+    present = {record.run for record in records}
     planned = {spec for preset in presets_of(records) for spec in runs_of(TABLES, preset)}
     compared = _compared(tables)
     seconds = [float(row["mean_seconds"]) for row in paper_table("execution_seconds")]
@@ -111,7 +111,7 @@ def summarise(records: Sequence[Record], tables: Sequence[Table], damaged: Seque
         distant_baselines=tuple(dict.fromkeys(distant)),
         datasets=tuple(dict.fromkeys(dataset_title(group.spec.dataset) for group in groups(records))),
         presets=tuple(presets_of(records)),
-        seeds=tuple(sorted({record.spec.seed for record in records})),
+        seeds=tuple(sorted({record.run.seed for record in records})),
         total_seconds=float(np.sum([record.seconds for record in finished])),
         environments=tuple(environments.most_common()),
     )

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.errors import require
-from annealfit.experiments.sampler_study import Comparison, ProblemSet, SolveRow
+from annealfit.experiments.sampler_study import Comparison
+from annealfit.experiments.solving import ProblemSet, SolveRow
 from annealfit.persistence import replacing
 
 _PURPOSE = "drawing figures"
@@ -34,15 +35,15 @@ _PLACES: tuple[Place, ...] = tuple(
 
 
 def draw_comparison(comparison: Comparison) -> Any:
-    """A panel a problem set, energy above the bound against the time of a solve, and one of the trainings."""
+    """A panel per problem set, energy above the bound against the time of a solve, and one of the trainings."""
     count = 1 + len(comparison.problem_sets)
     figure = require("matplotlib.figure", extra="plot", purpose=_PURPOSE).Figure(
         layout="constrained", figsize=(4.4 * count, 4.0), dpi=150
     )
     panels = figure.subplots(1, count)
     styles = {
-        row.sampler: {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
-        for number, row in enumerate(comparison.training)
+        record.method: {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
+        for number, record in enumerate(comparison.training)
     }
     labels = []
     for axes, taken in zip(panels, comparison.problem_sets, strict=False):
@@ -81,11 +82,12 @@ def summarise(comparison: Comparison) -> str:
             sentences.append(
                 f"On the {taken.name} problems the energies of {_least(energies)} are the lowest; {fastest}."
             )
-    losses = {row.sampler: row.loss_ratio for row in comparison.training if row.failure is None}
+    optimum = comparison.optimum
+    losses = {record.method: record.loss / optimum.loss for record in comparison.training if record.error is None}
     if losses:
         sentences.append(
             f"Training ends lowest with {_least(losses)}, at {min(losses.values()):.5f} times the optimum, which "
-            f"logistic regression finds in {comparison.optimum.seconds:.2f} s."
+            f"logistic regression finds in {optimum.seconds:.2f} s."
         )
     return " ".join(sentences)
 
@@ -95,7 +97,7 @@ def _least(values: dict[str, float]) -> str:
 
 
 def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles: Styles) -> list[Any]:
-    """A marker a sampler, and a hollow one at a QPU's own time; returns the labels, which have no place yet."""
+    """A marker per sampler, and a hollow one at a QPU's own time; returns the labels, which have no place yet."""
     ticker = require("matplotlib.ticker", extra="plot", purpose=_PURPOSE)
     axes.set(
         xscale="log", yscale="log", xlabel="Time of a solve, ms (median)", ylabel="Energy above the bound, % of it"
@@ -125,16 +127,16 @@ def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles
 
 
 def _draw_training(axes: Any, comparison: Comparison, styles: Styles) -> list[tuple[str, str, float, float]]:
-    """A curve a sampler; returns name, colour and last point of each."""
+    """A curve per sampler; returns name, colour and last point of each."""
     ends = []
-    for row in comparison.training:
-        excess = np.array(row.losses) / comparison.optimum.loss - 1
+    for record in comparison.training:
+        excess = record.history.get("loss", np.empty(0)) / comparison.optimum.loss - 1
         if not (excess > 0).any():
             continue  # failed, or at the optimum from the start: nothing that a logarithmic axis can show
         shown = np.flatnonzero(excess > 0)
-        colour = styles[row.sampler]["color"]
+        colour = styles[record.method]["color"]
         axes.plot(shown + 1, excess[shown], color=colour, linewidth=1.3)
-        ends.append((row.sampler, colour, float(shown[-1] + 1), float(excess[shown[-1]])))
+        ends.append((record.method, colour, float(shown[-1] + 1), float(excess[shown[-1]])))
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(yscale="log", xlabel="Iteration", ylabel="Loss above the optimum, share of it", title="Training")
     axes.grid(alpha=0.25)

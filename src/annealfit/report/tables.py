@@ -112,10 +112,10 @@ _SETTINGS: tuple[tuple[str, str, str, Callable[[Record], Any]], ...] = (
     ("Image resolution", "8×8", "8×8", lambda record: "×".join(map(str, record.sample_images.shape[1:]))),
     ("Test images", "540", "500", lambda record: int(record.confusion.sum())),
     ("Classes", "10", "10", lambda record: len(record.confusion)),
-    ("Random seeds", "not said", "42, 43, 44, 45, 46", lambda record: record.spec.seed),
-    ("Bits", "5, 10, 15, 20", "5, 10, 15, 20", lambda record: record.spec.bits),
+    ("Random seeds", "not said", "42, 43, 44, 45, 46", lambda record: record.run.seed),
+    ("Bits", "5, 10, 15, 20", "5, 10, 15, 20", lambda record: record.run.bits),
     ("Iterations", "1000", "1000", lambda record: len(record.history.get("iteration", ()))),
-    ("Sweeps", "1000", "100", lambda record: record.spec.num_sweeps or 100),
+    ("Sweeps", "1000", "100", lambda record: record.run.num_sweeps or 100),
 )
 
 
@@ -454,7 +454,7 @@ def hardware_table(records: Sequence[Record]) -> Table:
 def failures_table(records: Sequence[Record]) -> Table:
     """Runs that ended with an error."""
     failed = [record for record in records if record.error is not None]
-    rows = tuple((text_cell(record.spec.id), text_cell(str(record.error))) for record in failed)
+    rows = tuple((text_cell(record.run.id), text_cell(str(record.error))) for record in failed)
     columns = (Column("run", "Run"), Column("error", "Error"))
     return Table("failures", "Failed runs", "Runs that ended with an error; they are in no other table.", columns, rows)
 

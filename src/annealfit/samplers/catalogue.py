@@ -1,17 +1,25 @@
-"""Samplers by name, with the settings one would try first: what the command line offers."""
+"""Samplers by word and by description: the words of the command line and of `AnnealedClassifier(sampler=…)`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from annealfit.description import TYPE
 from annealfit.errors import InvalidInputError, choose, require
-from annealfit.samplers.annealer import SimulatedAnnealer
-from annealfit.samplers.base import Sampler
-from annealfit.samplers.dimod_adapter import DimodSampler
-from annealfit.samplers.openjij_adapter import OpenJijSampler
-from annealfit.samplers.qpu import QPUSampler
-from annealfit.samplers.rounded import RoundedSampler
+from annealfit.samplers.adapters.blocks import BlockSampler
+from annealfit.samplers.adapters.dimod_adapter import DimodSampler
+from annealfit.samplers.dwave.qpu import QPUSampler
+from annealfit.samplers.native.annealer import SimulatedAnnealer
+from annealfit.samplers.native.exact import ExactSolver
+from annealfit.samplers.native.rounded import RoundedSampler
+from annealfit.samplers.protocol import Sampler
+
+
+def default_sampler() -> Sampler:
+    """What solves the problems where nothing else is asked for."""
+    return SimulatedAnnealer()
 
 
 def _of_dwave(name: str, **usual: Any) -> Callable[..., Sampler]:
@@ -22,14 +30,28 @@ def _of_dwave(name: str, **usual: Any) -> Callable[..., Sampler]:
     return make
 
 
+def _openjij(seed: int, **settings: Any) -> Sampler:
+    openjij = require("openjij", extra="openjij", purpose="openjij's simulated annealing")
+    return DimodSampler(openjij.SASampler(), **{"num_sweeps": 100, "num_reads": 1, **settings})
+
+
 def _rehearsal(
     seed: int, *, topology: str = "P16", defects: float = 0.0, faults: float = 0.0, **settings: Any
 ) -> Sampler:
     require("dwave.system", extra="qpu", purpose="the mock QPU")
-    from annealfit.samplers.mock_qpu import MockQPU
+    from annealfit.samplers.dwave.mock_qpu import MockQPU
 
     device = MockQPU(topology, defects=defects, faults=faults, seed=seed)
     return QPUSampler(device, **{"backoff_seconds": 0.0, **settings})  # there is nobody to wait for
+
+
+def _qpu(seed: int, **settings: Any) -> Sampler:
+    if "max_access_seconds" not in settings:
+        raise InvalidInputError(
+            "the sampler qpu spends QPU access time; say how much, as in qpu:max_access_seconds=10 "
+            "(rehearse with mock-qpu, which estimates it)"
+        )
+    return QPUSampler(**settings)
 
 
 # Each is made with a seed, which only a device that is simulated needs (the others get theirs with every problem),
@@ -40,9 +62,9 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "dwave-sa": _of_dwave("SimulatedAnnealingSampler", num_sweeps=100),
     "tabu": _of_dwave("TabuSampler", timeout=20),
     "steepest-descent": _of_dwave("SteepestDescentSampler"),
-    "openjij": lambda seed, **settings: OpenJijSampler(**settings),
+    "openjij": _openjij,
     "mock-qpu": _rehearsal,
-    "qpu": lambda seed, **settings: QPUSampler(**settings),
+    "qpu": _qpu,
 }
 
 
@@ -73,6 +95,97 @@ def parse_sampler(text: str, seed: int = 0) -> Sampler:
             raise InvalidInputError(f"sampler is {text!r}; write settings as in mock-qpu:topology=Z12,num_reads=50")
         settings[setting.strip()] = _value(value.strip())
     return make_sampler(name, seed, **settings)
+
+
+def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
+    """The sampler that a setting means: a sampler itself, a word (with settings), or None for the default.
+
+    >>> resolve_sampler("rounded"), resolve_sampler(None).num_sweeps
+    (RoundedSampler(), 100)
+    """
+    if given is None:
+        return default_sampler()
+    if isinstance(given, str):
+        return parse_sampler(given, seed)
+    if isinstance(given, Sampler):
+        return given
+    raise InvalidInputError(
+        f"sampler is {given!r}; pass an annealfit sampler, one of the words {', '.join(SAMPLERS)}, "
+        "or wrap a dimod sampler: DimodSampler(it)"
+    )
+
+
+@contextmanager
+def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
+    """The sampler that a setting means; one that was made here is closed in the end."""
+    sampler = resolve_sampler(given, seed)
+    try:
+        yield sampler
+    finally:
+        if sampler is not given:
+            sampler.close()
+
+
+def restore_sampler(description: Mapping[str, Any]) -> Sampler:
+    """The sampler that `Sampler.describe` described.
+
+    Only samplers of this package, around dimod samplers of D-Wave's and openjij's packages, are made again: a file
+    cannot name code to run. A connection to a real device is not opened either.
+
+    >>> restore_sampler(SimulatedAnnealer(num_sweeps=20).describe()).num_sweeps
+    20
+    """
+    settings = {name: _unlisted(value) for name, value in description.items() if name != TYPE}
+    kind = description.get(TYPE)
+    if kind not in _RESTORED:
+        raise InvalidInputError(f"{kind} is not one of {', '.join(_RESTORED)}, which can be made from a description")
+    try:
+        return _RESTORED[kind](settings)
+    except (TypeError, KeyError) as error:
+        raise InvalidInputError(f"{description} does not describe a sampler: {error}") from error
+
+
+def _restore_dimod(settings: dict[str, Any]) -> Sampler:
+    child = settings.pop("child")
+    if not isinstance(child, Mapping) or child.get(TYPE) not in _DIMOD_SAMPLERS or len(child) > 1:
+        raise InvalidInputError(f"the dimod sampler {child} cannot be made from its description")
+    module, _, name = _DIMOD_SAMPLERS[child[TYPE]].rpartition(".")
+    extra = "openjij" if module == "openjij" else "dwave"
+    return DimodSampler(getattr(require(module, extra=extra, purpose=name), name)(), **settings)
+
+
+def _restore_qpu(settings: dict[str, Any]) -> Sampler:
+    device = settings.pop("device")
+    if not isinstance(device, Mapping):
+        raise InvalidInputError(f"a connection to {device} is not opened by itself; connect again: QPUSampler(…)")
+    require("dwave.system", extra="qpu", purpose="the mock QPU")
+    from annealfit.samplers.dwave.mock_qpu import MockQPU
+
+    chip = {name: value for name, value in device.items() if name != TYPE}
+    return QPUSampler(MockQPU(**chip), **{"backoff_seconds": 0.0, **settings})
+
+
+_RESTORED: dict[str, Callable[[dict[str, Any]], Sampler]] = {
+    "SimulatedAnnealer": lambda settings: SimulatedAnnealer(**settings),
+    "RoundedSampler": lambda settings: RoundedSampler(**settings),
+    "ExactSolver": lambda settings: ExactSolver(**settings),
+    "BlockSampler": lambda settings: BlockSampler(**{**settings, "child": restore_sampler(settings["child"])}),
+    "DimodSampler": _restore_dimod,
+    "QPUSampler": _restore_qpu,
+}
+
+# Where dimod samplers that are made without arguments are found, by what `describe` calls them.
+_DIMOD_SAMPLERS = {
+    "dwave.samplers.sa.sampler.SimulatedAnnealingSampler": "dwave.samplers.SimulatedAnnealingSampler",
+    "dwave.samplers.tabu.sampler.TabuSampler": "dwave.samplers.TabuSampler",
+    "dwave.samplers.greedy.sampler.SteepestDescentSampler": "dwave.samplers.SteepestDescentSampler",
+    "openjij.sampler.sa_sampler.SASampler": "openjij.SASampler",
+}
+
+
+def _unlisted(value: Any) -> Any:
+    """JSON has no tuples; the samplers' pairs and schedules are."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _value(text: str) -> Any:

@@ -1,11 +1,15 @@
-"""Training: the loop, its state, its policies and its checkpoints."""
+"""Training: the loop, the step it repeats, the policies it asks, its state, its history and its checkpoints."""
 
-from annealfit.training.acceptance import ACCEPTANCES
+from annealfit.training.acceptance import ACCEPTANCES, Decision, Proposal
 from annealfit.training.checkpoint import Checkpoint
-from annealfit.training.loop import Iteration, Plan, TrainingResult, initial_state, problems_at, train
-from annealfit.training.precision import PRECISION_POLICIES
-from annealfit.training.ranges import RANGE_POLICIES
-from annealfit.training.state import INITIALIZATIONS, TrainingState
+from annealfit.training.history import HistoryRow
+from annealfit.training.initialization import INITIALIZATIONS
+from annealfit.training.loop import Iteration, Trainer, TrainingResult
+from annealfit.training.outcome import Outcome
+from annealfit.training.precision import PRECISION_POLICIES, PrecisionPolicy
+from annealfit.training.ranges import RANGE_POLICIES, RangePolicy
+from annealfit.training.state import TrainingState
+from annealfit.training.step import Plan
 from annealfit.training.stopping import Stopping
 
 __all__ = [
@@ -14,12 +18,16 @@ __all__ = [
     "PRECISION_POLICIES",
     "RANGE_POLICIES",
     "Checkpoint",
+    "Decision",
+    "HistoryRow",
     "Iteration",
+    "Outcome",
     "Plan",
+    "PrecisionPolicy",
+    "Proposal",
+    "RangePolicy",
     "Stopping",
+    "Trainer",
     "TrainingResult",
     "TrainingState",
-    "initial_state",
-    "problems_at",
-    "train",
 ]

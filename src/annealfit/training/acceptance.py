@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.objectives import Point
+from annealfit.objectives.base import newton_multiple
+
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """The sampler's answers of one iteration, not yet applied."""
+    """The sampler's answers of one iteration, not yet applied. A rule may look at where they lead."""
 
-    energies: NDArray[np.float64]  # twice the surrogate's value of every problem's update, (B,)
-    loss: float  # before the update
-    loss_along: Callable[[NDArray[np.bool_], float], float]  # after a multiple of the chosen problems' updates
-    newton_multiple: Callable[[NDArray[np.bool_]], float]  # −f′/f″ along the chosen problems' updates
+    point: Point  # before the update
+    updates: NDArray[np.float64]  # of every problem's parameters, (P, D)
+    energies: NDArray[np.float64]  # twice the surrogate's value of every problem's update, (P,)
+    step: float = 1.0  # α: every multiple is multiplied by it
+    _tried: dict[tuple[bytes, float], Point] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def loss(self) -> float:
+        """The loss before the update."""
+        return self.point.loss
+
+    def after(self, accepted: NDArray[np.bool_], multiple: float) -> Point:
+        """The point that a multiple of the accepted problems' updates (P,) leads to."""
+        key = accepted.tobytes(), multiple
+        if key not in self._tried:
+            self._tried[key] = self.point.moved((multiple * self.step) * self._direction(accepted))
+        return self._tried[key]
+
+    def newton_multiple(self, accepted: NDArray[np.bool_]) -> float:
+        """The multiple that minimises the loss to second order along the accepted updates; 0 where it does not fall."""
+        return newton_multiple(self.point, self._direction(accepted).reshape(self.point.gradients.shape))
+
+    def _direction(self, accepted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return self.updates * accepted[:, None]
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Which problems' updates to apply (B,), and the multiple of them."""
+    """Which problems' updates to apply (P,), and the multiple of them."""
 
     accepted: NDArray[np.bool_]
     multiple: float = 1.0
@@ -58,7 +81,7 @@ def line_search(proposal: Proposal) -> Decision:
     if chosen.any():
         multiple = min(proposal.newton_multiple(chosen), LARGEST_MULTIPLE)
         for _ in range(HALVINGS):
-            if proposal.loss_along(chosen, multiple) < proposal.loss:
+            if proposal.after(chosen, multiple).loss < proposal.loss:
                 return Decision(chosen, multiple)
             multiple /= 2
     return Decision(np.zeros_like(chosen))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from annealfit.errors import CheckpointError
-from annealfit.persistence import read_tensors, write_tensors
-from annealfit.training.state import TrainingState
+from annealfit.persistence import StrPath, read_tensors, write_tensors
+from annealfit.training.history import OPTIONAL_COLUMNS, HistoryRow
+from annealfit.training.state import Best, TrainingState
 
-Row = dict[str, Any]
+_KIND = "training checkpoint"
 _COLUMN = "history."
+_SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -24,45 +29,99 @@ class Checkpoint:
     path: Path
     every: int
     settings: Mapping[str, Any]  # JSON values; everything that decides the course of the training
+    # Turns the settings of a file that an earlier version wrote into what this one would have written.
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
-    def save(self, state: TrainingState, history: list[Row]) -> None:
+    def save(self, state: TrainingState, history: Sequence[HistoryRow]) -> None:
         """Write the state and the history, replacing the previous checkpoint in one step."""
-        columns = {name: [row[name] for row in history] for name in (history[0] if history else ())}
+        rows = cast(Sequence[dict[str, Any]], history)
+        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
         texts = {name: column for name, column in columns.items() if isinstance(column[0], str)}
         tensors = {"weights": state.weights, "ranges": state.ranges}
-        tensors.update({_COLUMN + name: np.array(column) for name, column in columns.items() if name not in texts})
+        for name, column in columns.items():
+            if name not in texts:
+                tensors[_COLUMN + name] = np.array([np.nan if value is None else value for value in column])
+        best = None
+        if state.best is not None:
+            tensors["best_weights"] = state.best.weights
+            best = [state.best.iteration, state.best.accuracy, state.best.cross_entropy]
         manifest = {
             "iteration": state.iteration,
             "bits": state.bits,
+            "best": best,
             "columns": list(columns),
             "texts": texts,
             "settings": dict(self.settings),
         }
-        write_tensors(self.path, "training checkpoint", tensors, manifest)
+        write_tensors(self.path, _KIND, tensors, manifest)
 
-    def stored_settings(self) -> dict[str, Any]:
-        """The settings of the training in the file."""
-        return read_tensors(self.path, "training checkpoint")[1]["settings"]
-
-    def load(self) -> tuple[TrainingState, list[Row]]:
+    def load(self) -> tuple[TrainingState, list[HistoryRow]]:
         """The stored state and history, if they belong to a training with the same settings and data."""
-        tensors, manifest = read_tensors(self.path, "training checkpoint")
-        stored = manifest["settings"]
-        differing = sorted(name for name in {*stored, *self.settings} if stored.get(name) != self.settings.get(name))
-        if differing:
-            name = differing[0]
-            raise CheckpointError(
-                f"{self.path} belongs to another training: {', '.join(differing)} differ "
-                f"({name} was {stored.get(name)!r}, is {self.settings.get(name)!r}); "
-                "restore the settings, or start anew with another checkpoint path"
-            )
+        tensors, manifest = read_tensors(self.path, _KIND)
+        self._check_settings(self.upgrade(manifest["settings"]))
         texts = manifest["texts"]
-        columns = [texts[name] if name in texts else tensors[_COLUMN + name].tolist() for name in manifest["columns"]]
+        columns = [
+            texts[name] if name in texts else _numbers(name, tensors[_COLUMN + name]) for name in manifest["columns"]
+        ]
         history = [dict(zip(manifest["columns"], values, strict=True)) for values in zip(*columns, strict=True)]
         state = TrainingState(
             iteration=manifest["iteration"],
             weights=tensors["weights"],
             ranges=tensors["ranges"],
             bits=manifest["bits"],
+            best=_best(manifest.get("best"), tensors),
         )
-        return state, history
+        return state, cast(list[HistoryRow], history)
+
+    def _check_settings(self, stored: Mapping[str, Any]) -> None:
+        differing = sorted(name for name in {*stored, *self.settings} if stored.get(name) != self.settings.get(name))
+        if differing:
+            name = differing[0]
+            raise CheckpointError(
+                f"{self.path} belongs to another training: {', '.join(differing)} differ "
+                f"({name} was {stored.get(name)!r}, is {self.settings.get(name)!r}); "
+                "restore the settings, or start anew with another checkpoint path "
+                "(a folder keeps the checkpoints of different trainings apart)"
+            )
+
+
+def _best(stored: Sequence[Any] | None, tensors: Mapping[str, Any]) -> Best | None:
+    if stored is None:
+        return None
+    iteration, accuracy, cross_entropy = stored
+    return Best(iteration, accuracy, cross_entropy, tensors["best_weights"])
+
+
+def stored_settings(path: Path) -> dict[str, Any]:
+    """The settings of the training in a file."""
+    return read_tensors(path, _KIND)[1]["settings"]
+
+
+def checkpoint_file(given: StrPath, settings: Mapping[str, Any]) -> Path:
+    """The file of a training with these settings: the path itself, or one of its own where the path is a folder.
+
+    A path is a folder if it is one, ends in a separator, or is not there and has no suffix. Trainings that differ in
+    anything that matters, as those of a grid search do, have different files in it.
+
+    >>> checkpoint_file("training.safetensors", {}).name
+    'training.safetensors'
+    >>> checkpoint_file("search/", {"bits": 2}) != checkpoint_file("search/", {"bits": 3})
+    True
+    """
+    if not is_folder(given):
+        return Path(given)
+    text = json.dumps(settings, sort_keys=True, default=str)
+    return Path(given) / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}{_SUFFIX}"
+
+
+def is_folder(given: StrPath) -> bool:
+    """Whether a checkpoint path means a folder of checkpoints."""
+    path = Path(given)
+    return path.is_dir() or os.fspath(given).endswith(("/", os.sep)) or (not path.exists() and not path.suffix)
+
+
+def _numbers(name: str, column: np.ndarray) -> list[Any]:
+    values = column.tolist()
+    if name in OPTIONAL_COLUMNS:
+        return [None if value != value else value for value in values]
+    return values

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The sampler's energies, the acceptance rule's decision, and which solves did not fail; a value a problem (B,)."""
+    """The sampler's energies, the acceptance rule's decision, and which solves did not fail; (P,) each."""
 
     energies: NDArray[np.float64]  # 0 where there was no answer
     accepted: NDArray[np.bool_]

@@ -1,30 +1,33 @@
-"""Precision policies: how many bits an update has in the next iteration."""
+"""Precision policies: how many bits an update has."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from annealfit.training.outcome import Outcome
 
 
-@dataclass(frozen=True)
 class PrecisionPolicy:
-    """The bits of the first iteration, from the bits allowed; and of each next one, from the present ones too."""
+    """The same number of bits throughout, as in the paper. Other policies override one method or both."""
 
-    first: Callable[[int], int]
-    following: Callable[[int, int, Outcome], int]
+    def first(self, most: int) -> int:
+        """The bits of the first iteration, where at most so many are allowed."""
+        return most
+
+    def following(self, bits: int, most: int, outcome: Outcome) -> int:
+        """The bits of the next iteration, from those of this one and what came of it."""
+        return bits
 
 
-def _one_more_when_stuck(bits: int, most: int, outcome: Outcome) -> int:
-    stuck = 2 * int((outcome.energies < 0).sum()) < int(outcome.solved.sum())
-    return min(bits + 1, most) if stuck else bits
+class AdaptivePrecision(PrecisionPolicy):
+    """The paper's outlook: one bit first, another whenever fewer than half of the solves promise descent."""
+
+    def first(self, most: int) -> int:
+        """One."""
+        return 1
+
+    def following(self, bits: int, most: int, outcome: Outcome) -> int:
+        """One more when stuck."""
+        stuck = 2 * int((outcome.energies < 0).sum()) < int(outcome.solved.sum())
+        return min(bits + 1, most) if stuck else bits
 
 
-# As in the paper: the same number of bits throughout.
-fixed = PrecisionPolicy(first=lambda most: most, following=lambda bits, most, outcome: bits)
-
-# The paper's outlook: one bit first, another whenever fewer than half of the solves promise descent.
-adaptive = PrecisionPolicy(first=lambda most: 1, following=_one_more_when_stuck)
-
-PRECISION_POLICIES: dict[str, PrecisionPolicy] = {"fixed": fixed, "adaptive": adaptive}
+PRECISION_POLICIES: dict[str, PrecisionPolicy] = {"fixed": PrecisionPolicy(), "adaptive": AdaptivePrecision()}

@@ -1,17 +1,25 @@
-"""What the next iteration needs, and where it starts from."""
+"""What the next iteration needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.randomness import child_seed
 
-# Paths below a training's seed (see `annealfit.randomness`): 0 for the initial weights, 1 for the anneals.
-_INITIAL_WEIGHTS, ANNEALS = 0, 1
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The weights that did best on the validation data so far."""
+
+    iteration: int
+    accuracy: float
+    cross_entropy: float
+    weights: NDArray[np.float64]
+
+    def is_beaten_by(self, accuracy: float, cross_entropy: float) -> bool:
+        """Whether these figures are better: more rows right, or as many and a lower cross-entropy."""
+        return (accuracy, -cross_entropy) > (self.accuracy, -self.cross_entropy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,24 +27,7 @@ class TrainingState:
     """A training between two iterations. Replaced as a whole, so an interrupt never sees half of one."""
 
     iteration: int
-    weights: NDArray[np.float64]  # W, (D, C), the bias in the last row
-    ranges: NDArray[np.float64]  # δ of every problem, (B,)
+    weights: NDArray[np.float64]  # of a linear head W, (D, outputs), the bias in the last row
+    ranges: NDArray[np.float64]  # δ of every problem, (P,), as the range policy keeps them
     bits: int
-
-
-def uniform_weights(n_parameters: int, n_classes: int, seed: int) -> NDArray[np.float64]:
-    """Uniform in ±1/√d, biases too: the usual start of a fully connected layer (and PyTorch's)."""
-    limit = 1 / np.sqrt(max(n_parameters - 1, 1))
-    generator = np.random.default_rng(child_seed(seed, _INITIAL_WEIGHTS))
-    return generator.uniform(-limit, limit, size=(n_parameters, n_classes))
-
-
-def zero_weights(n_parameters: int, n_classes: int, seed: int) -> NDArray[np.float64]:
-    """All zero: every class equally likely. The problem is convex, so nothing is lost by starting there."""
-    return np.zeros((n_parameters, n_classes))
-
-
-INITIALIZATIONS: dict[str, Callable[[int, int, int], NDArray[np.float64]]] = {
-    "uniform": uniform_weights,
-    "zeros": zero_weights,
-}
+    best: Best | None = None  # where there are validation data

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from annealfit.surrogate import Evaluation, TrainingSet, loss_lower_bound
+from annealfit.objectives import Point
+from annealfit.training.history import HistoryRow
+from annealfit.training.state import TrainingState
 
 # A device that answers nothing for so many iterations, each with the sampler's own retries, is not coming back soon.
 UNSOLVED_ITERATIONS = 5
@@ -19,48 +18,39 @@ PLATEAU = 1e-9  # a smaller relative gain than this in `patience` iterations is 
 class Stopping:
     """Budgets and tolerances; None or 0 switches one off.
 
-    tol: certified distance to the optimum, relative to the loss. patience: iterations without a gain.
-    time_limit: seconds.
+    tol: certified distance to the optimum, relative to the loss. patience: iterations without a gain, of the loss
+    or, with `on_validation`, on the validation data. time_limit: seconds.
     """
 
     max_iter: int
     tol: float = 0.0
     patience: int | None = None
     time_limit: float | None = None
+    on_validation: bool = False
 
-    def before_iteration(
-        self,
-        iteration: int,
-        data: TrainingSet,
-        weights: NDArray[np.float64],
-        evaluation: Evaluation,
-        gradients: NDArray[np.float64],
-    ) -> str | None:
+    def before_iteration(self, iteration: int, point: Point) -> str | None:
         """The reason not to begin another iteration after `iteration` of them, if there is one."""
         if iteration >= self.max_iter:
             return "max_iter"
-        if iteration == 0 or self.tol <= 0 or data.regularization <= 0:
-            return None
-        allowed = self.tol * evaluation.loss
-        # ‖∇f‖²/(2λ) bounds the distance where the biases are at their best. It is at hand, so it is asked first;
-        # the certificate, which needs another look at the data, has the last word.
-        estimate = float((gradients[:, :-1] ** 2).sum()) / (2 * data.regularization)
-        if estimate <= allowed and evaluation.loss - loss_lower_bound(data, weights) <= allowed:
+        if iteration > 0 and self.tol > 0 and point.is_within(self.tol * point.loss):
             return "tolerance"
         return None
 
-    def after_iteration(self, history: list[dict[str, Any]]) -> str | None:
+    def after_iteration(self, state: TrainingState, history: Sequence[HistoryRow]) -> str | None:
         """The reason to stop after the history's last row, if there is one."""
-        last = history[-1]
-        if self.time_limit is not None and last["seconds"] >= self.time_limit:
+        if self.time_limit is not None and history[-1]["seconds"] >= self.time_limit:
             return "time_limit"
         if len(history) >= UNSOLVED_ITERATIONS and not any(row["solved"] for row in history[-UNSOLVED_ITERATIONS:]):
             return "sampler"
+        if self.patience is None:
+            return None
+        if self.on_validation and state.best is not None:
+            return "validation" if state.iteration - state.best.iteration >= self.patience else None
+        return "plateau" if self._is_plateau(history, self.patience) else None
+
+    def _is_plateau(self, history: Sequence[HistoryRow], patience: int) -> bool:
         # Looked at once in `patience` iterations: at every one, a long training would mostly look back.
-        if self.patience is not None and len(history) > self.patience and len(history) % self.patience == 0:
-            solved = [row["loss"] for row in history if row["solved"]]  # an outage is no plateau
-            if len(solved) > self.patience and min(solved[-self.patience :]) > min(solved[: -self.patience]) * (
-                1 - PLATEAU
-            ):
-                return "plateau"
-        return None
+        if len(history) <= patience or len(history) % patience:
+            return False
+        losses = [row["loss"] for row in history if row["solved"]]  # an outage is no plateau
+        return len(losses) > patience and min(losses[-patience:]) > min(losses[:-patience]) * (1 - PLATEAU)

@@ -1,0 +1,6 @@
+"""`AnnealedClassifier`: scikit-learn's manners around `annealfit.training`."""
+
+from annealfit.classifier.estimator import PRESETS, AnnealedClassifier
+from annealfit.classifier.messages import CUT_SHORT
+
+__all__ = ["CUT_SHORT", "PRESETS", "AnnealedClassifier"]

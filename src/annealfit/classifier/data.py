@@ -1,0 +1,182 @@
+"""What a user hands to `fit`, checked and turned into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_array
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from annealfit.errors import InvalidInputError, check_number
+from annealfit.objectives import LinearHead
+from annealfit.randomness import child_seed
+from annealfit.rows import InMemoryRows, Rows
+
+if TYPE_CHECKING:
+    from annealfit.classifier.estimator import AnnealedClassifier
+
+# The path of the split below a training's seed; a training's own paths are 0 and 1.
+_VALIDATION_SPLIT = 2
+
+
+class TrainingData:
+    """Rows to train on, perhaps rows to validate on, and the labels that their numbers stand for."""
+
+    def __init__(self, estimator: AnnealedClassifier, rows: Rows, classes: NDArray[Any], held_out: Rows | None) -> None:
+        self.rows, self.classes = rows, classes
+        self.objective = LinearHead(rows, estimator.regularization)
+        self.validation = None if held_out is None else LinearHead(held_out, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Features (N, d), targets (N,) of any type, and perhaps a weight for each row."""
+
+    features: Any
+    targets: NDArray[Any]
+    weights: NDArray[np.float64] | None
+
+    def take(self, chosen: NDArray[Any]) -> _Table:
+        weights = None if self.weights is None else self.weights[chosen]
+        return _Table(self.features[chosen], self.targets[chosen], weights)
+
+    def without_weightless(self) -> _Table:
+        """Only the rows that weigh something: a weight of zero is as good as no row."""
+        return self if self.weights is None or self.weights.all() else self.take(np.flatnonzero(self.weights))
+
+    def rows(self, classes: NDArray[Any]) -> Rows:
+        """The table as rows, its targets as positions in `classes`."""
+        return InMemoryRows(self.features, np.searchsorted(classes, self.targets), len(classes), self.weights)
+
+
+def training_data(
+    estimator: AnnealedClassifier,
+    X: Any,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    validation_data: tuple[Any, ArrayLike] | None,
+    seed: int,
+) -> TrainingData:
+    """The rows of `fit`, those to validate on apart."""
+    if isinstance(X, Rows):
+        return _own_rows(estimator, X, y, sample_weight, validation_data)
+    table = _table(estimator, X, y, sample_weight).without_weightless()
+    classes = np.unique(table.targets)
+    if len(classes) < 2:
+        raise InvalidInputError(f"the labels hold one class only, {classes[0]}; a classifier needs at least two")
+    table, held_out = _split(estimator, table, seed)
+    table = _with_class_weights(estimator.class_weight, table, classes)
+    if validation_data is not None:
+        if held_out is not None:
+            raise InvalidInputError("give validation_data or validation_fraction, not both")
+        held_out = _validation_table(estimator, validation_data, classes)
+    return TrainingData(estimator, table.rows(classes), classes, None if held_out is None else held_out.rows(classes))
+
+
+def batch_rows(
+    estimator: AnnealedClassifier, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
+) -> Rows:
+    """The rows of one `partial_fit`, whose labels must be among the classes that are known already."""
+    table = _table(estimator, X, y, sample_weight, reset=first).without_weightless()
+    if estimator.class_weight == "balanced":
+        raise InvalidInputError(
+            "class_weight='balanced' needs to see all labels at once, which partial_fit does not; "
+            "pass a dict of weights, or sample_weight"
+        )
+    _check_known(table.targets, estimator.classes_, "y")
+    return _with_class_weights(estimator.class_weight, table, estimator.classes_).rows(estimator.classes_)
+
+
+def _table(
+    estimator: AnnealedClassifier, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool = True
+) -> _Table:
+    features, targets = validate_data(estimator, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
+    check_classification_targets(targets)
+    return _Table(features, targets, _as_weights(sample_weight, features.shape[0]))
+
+
+def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
+    if given is None:
+        return None
+    if isinstance(given, Real):
+        given = np.full(count, float(given))
+    weights = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != (count,):
+        raise InvalidInputError(f"sample_weight has shape {weights.shape}; expected ({count},), a weight for each row")
+    if (weights < 0).any() or not weights.any():
+        raise InvalidInputError("sample_weight must hold numbers of at least 0, and not only zeros")
+    return weights
+
+
+def _with_class_weights(class_weight: Any, table: _Table, classes: NDArray[Any]) -> _Table:
+    if class_weight is None:
+        return table
+    if class_weight != "balanced" and not isinstance(class_weight, Mapping):
+        raise InvalidInputError(f"class_weight is {class_weight!r}; it must be 'balanced', a dict, or None")
+    positions = np.searchsorted(classes, table.targets)
+    if class_weight == "balanced":
+        # As scikit-learn defines it: every class weighs the same, and all rows together what they did.
+        totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
+        of_classes = totals.sum() / (len(classes) * totals)
+    else:
+        of_classes = compute_class_weight(dict(class_weight), classes=classes, y=table.targets)
+    if not np.isfinite(of_classes).all() or (of_classes < 0).any():
+        raise InvalidInputError(f"class_weight is {class_weight!r}; weights must be finite numbers of at least 0")
+    weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
+    return _Table(table.features, table.targets, weights).without_weightless()
+
+
+def _split(estimator: AnnealedClassifier, table: _Table, seed: int) -> tuple[_Table, _Table | None]:
+    fraction = estimator.validation_fraction
+    if fraction is None:
+        return table, None
+    check_number("validation_fraction", fraction, above=0)
+    if fraction >= 1:
+        raise InvalidInputError(f"validation_fraction is {fraction!r}; it must be below 1: a share of the rows")
+    state = child_seed(seed, _VALIDATION_SPLIT) % 2**32
+    try:
+        chosen, held_out = train_test_split(
+            np.arange(len(table.targets)), test_size=float(fraction), stratify=table.targets, random_state=state
+        )
+    except ValueError as error:
+        raise InvalidInputError(
+            f"the rows cannot be split with every class in both parts ({error}); "
+            "pass validation_data, or another validation_fraction"
+        ) from error
+    return table.take(np.sort(chosen)), table.take(np.sort(held_out))
+
+
+def _validation_table(estimator: AnnealedClassifier, given: Any, classes: NDArray[Any]) -> _Table:
+    if not isinstance(given, tuple) or len(given) not in (2, 3):
+        raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
+    table = _table(estimator, given[0], given[1], given[2] if len(given) == 3 else None, reset=False)
+    _check_known(table.targets, classes, "validation_data")
+    return table.without_weightless()
+
+
+def _check_known(targets: NDArray[Any], classes: NDArray[Any], name: str) -> None:
+    unknown = np.setdiff1d(targets, classes)
+    if len(unknown):
+        raise InvalidInputError(f"{name} has labels {unknown.tolist()[:5]} that are not among the classes trained on")
+
+
+def _own_rows(
+    estimator: AnnealedClassifier, rows: Rows, y: Any, sample_weight: Any, validation_data: Any
+) -> TrainingData:
+    """Rows of the user's own making, which bring labels and weights with them."""
+    if y is not None or sample_weight is not None:
+        raise InvalidInputError("rows bring their labels and weights with them; leave y and sample_weight out")
+    if estimator.class_weight is not None or estimator.validation_fraction is not None:
+        raise InvalidInputError("class_weight and validation_fraction are for arrays; weigh and split rows yourself")
+    if validation_data is not None and not isinstance(validation_data, Rows):
+        raise InvalidInputError("with rows to train on, validation_data must be rows too")
+    estimator.n_features_in_ = rows.n_parameters - 1
+    return TrainingData(estimator, rows, np.asarray(rows.classes), validation_data)

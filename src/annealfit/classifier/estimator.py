@@ -1,0 +1,368 @@
+"""AnnealedClassifier: a scikit-learn classifier whose weights are found by annealing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+
+from annealfit.classifier import files
+from annealfit.classifier.data import TrainingData, batch_rows, training_data
+from annealfit.classifier.messages import Narrator, warn_of_end
+from annealfit.classifier.predictions import LinearPredictions
+from annealfit.classifier.settings import initialization_of, make_plan
+from annealfit.classifier.start import seed_of_training, start_of_training, weights_of
+from annealfit.coordinates import Coordinates
+from annealfit.encoding import Encoding
+from annealfit.errors import InvalidInputError, choose
+from annealfit.objectives import Curvature, LinearHead
+from annealfit.persistence import StrPath, read_tensors, write_tensors
+from annealfit.problems import Problems
+from annealfit.randomness import seed_of
+from annealfit.samplers import Sampler, SimulatedAnnealer
+from annealfit.samplers.catalogue import opened_sampler, resolve_sampler
+from annealfit.training import HistoryRow, PrecisionPolicy, RangePolicy, Stopping, Trainer, TrainingResult
+from annealfit.training.acceptance import Acceptance
+from annealfit.training.initialization import Initialization
+from annealfit.training.loop import Callback
+
+_KIND = "classifier"
+
+PRESETS = ("literal", "matched")
+
+
+class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
+    """Linear classifier trained by QUBO solves, one per class and iteration; one per iteration for two classes.
+
+    At every iteration the regularised cross-entropy is replaced by a convex quadratic surrogate; its
+    minimiser over `bits`-bit weight updates in [−δ, δ] is sought by a sampler, and the update applied.
+
+    Where a parameter takes a word, it takes an object of your own as well: see docs/extending.md.
+
+    Parameters
+    ----------
+    bits : int
+        Bits per weight update, K, from 1 to 30. Each class's problem has (d+1)·K binary variables.
+    max_iter : int
+        Iterations at most.
+    regularization : float
+        λ of the penalty ½λ‖w‖² on the weights (not on the biases). With N rows, scikit-learn's C is 1/(λN).
+    curvature : {"bound", "gram", "joint", "gauss_newton", "diagonal"} or function
+        Quadratic part of the surrogate. "bound" (½G + Λ), "gram" (G + Λ, the paper's) and "joint" (one problem
+        over all classes) bound the loss from above; "gauss_newton" follows it more closely, and "diagonal" is
+        separable, but neither is a bound.
+    coordinates : {"raw"} or `annealfit.coordinates.Coordinates`
+        The basis in which bits are chosen. "raw" are the weights themselves.
+    acceptance : {"line_search", "descent", "always"} or function
+        "descent" applies the classes whose surrogate is negative: with a bounding curvature the loss then falls
+        at every iteration, by theorem. "line_search" goes along them as far as the true loss says, and takes no
+        step that raises it. "always" applies everything, as the paper does.
+    range_policy : {"adaptive", "fixed"} or `annealfit.training.RangePolicy`
+        Whether δ follows success and failure, class by class, or stays.
+    precision_policy : {"fixed", "adaptive"} or `annealfit.training.PrecisionPolicy`
+        Whether updates have `bits` bits throughout, or begin with one and gain another whenever they get stuck.
+    update_range : float
+        The (first) δ: the largest update of a weight before any line search.
+    step : float
+        α in (0, 1]: the multiple of an accepted update that is applied.
+    max_couplings : int or None
+        Keep at most this many couplings in each problem: the largest, the others folded into the diagonal so
+        that what was a bound stays one.
+    initialization : {"zeros", "uniform"} or function
+        Initial weights: zero, or uniform in ±1/√d (the paper's).
+    sampler : Sampler, word or None
+        What solves the problems: an object of `annealfit.samplers`, or a word as on the command line ("rounded",
+        "native:num_reads=4"). None is `SimulatedAnnealer()`.
+    class_weight : dict, "balanced" or None
+        What the rows of each class weigh, as in scikit-learn.
+    tol : float
+        Stop when the loss is certified to be within this share of the optimum; 0 never does.
+    patience : int or None
+        Stop after this many iterations without a gain.
+    time_limit : float or None
+        Stop after this many seconds.
+    validation_fraction : float or None
+        Share of the rows to hold out, class by class, and to measure every iteration on. `fit` takes
+        `validation_data` instead.
+    early_stopping : bool
+        Let `patience` count iterations without a gain on the validation data, and keep the weights that did best
+        there.
+    warm_start : bool
+        Start from the weights of the previous `fit` instead of the initial ones.
+    random_state : int, RandomState or None
+        Seed of the initial weights, the validation split and every anneal.
+    callbacks : sequence of callables, or None
+        Each is called with an `annealfit.training.Iteration` (`.state`, `.row`) after every iteration;
+        a true answer ends the training.
+    checkpoint : path or None
+        File in which the training is saved every `checkpoint_every` iterations and when it ends. A folder (there,
+        or a path without a suffix) gets a file per training, so that those of a grid search do not collide.
+    resume : bool
+        Continue from the checkpoint if the file exists. Without it an existing file is refused, so that
+        no training is overwritten by accident.
+    verbose : int
+        0 is silent, 1 writes about a line per second, 2 a line per iteration.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays of shape (C, d) and (C,); for two classes (1, d) and (1,)
+    classes_ : the labels, sorted, shape (C,)
+    n_iter_ : iterations done
+    history_ : list of dicts
+        A row per iteration (`annealfit.training.HistoryRow`); `pandas.DataFrame(clf.history_)` makes a table of it.
+    stop_reason_ : {"tolerance", "max_iter", "plateau", "validation", "time_limit", "callback", "interrupted", \
+            "budget", "sampler"}
+        "budget": the sampler's was used up. "sampler": it solved nothing for five iterations.
+    optimality_gap_ : float
+        Certified: the loss is at most this far above its optimum (infinite at λ = 0).
+    best_iteration_ : int
+        With `early_stopping`: the iteration whose weights were kept.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = AnnealedClassifier(max_iter=20, random_state=0).fit(X, y)
+    >>> clf.coef_.shape, clf.n_iter_, clf.score(X, y) > 0.9
+    ((3, 4), 20, True)
+
+    """
+
+    def __init__(
+        self,
+        bits: int = 3,
+        max_iter: int = 200,
+        regularization: float = 1e-3,
+        *,
+        curvature: str | Curvature = "bound",
+        coordinates: str | Coordinates = "raw",
+        acceptance: str | Acceptance = "line_search",
+        range_policy: str | RangePolicy = "adaptive",
+        precision_policy: str | PrecisionPolicy = "fixed",
+        update_range: float = 0.1,
+        step: float = 1.0,
+        max_couplings: int | None = None,
+        initialization: str | Initialization = "zeros",
+        sampler: Sampler | str | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        tol: float = 1e-5,
+        patience: int | None = 50,
+        time_limit: float | None = None,
+        validation_fraction: float | None = None,
+        early_stopping: bool = False,
+        warm_start: bool = False,
+        random_state: Any = None,
+        callbacks: Sequence[Callback] | None = None,
+        checkpoint: StrPath | None = None,
+        checkpoint_every: int = 50,
+        resume: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.bits = bits
+        self.max_iter = max_iter
+        self.regularization = regularization
+        self.curvature = curvature
+        self.coordinates = coordinates
+        self.acceptance = acceptance
+        self.range_policy = range_policy
+        self.precision_policy = precision_policy
+        self.update_range = update_range
+        self.step = step
+        self.max_couplings = max_couplings
+        self.initialization = initialization
+        self.sampler = sampler
+        self.class_weight = class_weight
+        self.tol = tol
+        self.patience = patience
+        self.time_limit = time_limit
+        self.validation_fraction = validation_fraction
+        self.early_stopping = early_stopping
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.verbose = verbose
+
+    @classmethod
+    def from_paper(cls, bits: int = 20, preset: str = "literal", *, num_sweeps: int = 100) -> Self:
+        """The paper's Algorithm 1 and settings: δ = 0.5, λ = 0.001, 1000 iterations, every update applied.
+
+        `preset="literal"` anneals as printed, β from 0.01 to 3 on coefficients divided by the largest; at
+        that temperature every update is mostly noise, whatever the bits. `preset="matched"` multiplies
+        the final β by 2^(K−3), with which the paper's results on digits come out. `num_sweeps` is 100 in the
+        paper's benchmark and 1000 in its study of digits.
+
+        >>> AnnealedClassifier.from_paper(bits=5, preset="matched").max_iter
+        1000
+        """
+        choose("preset", preset, PRESETS)
+        Encoding(bits, 0.5)
+        final_beta = 3.0 if preset == "literal" else 3.0 * 2.0 ** (bits - 3)
+        return cls(
+            bits=bits,
+            max_iter=1000,
+            regularization=1e-3,
+            curvature="gram",
+            coordinates="raw",
+            acceptance="always",
+            range_policy="fixed",
+            precision_policy="fixed",
+            update_range=0.5,
+            step=1.0,
+            initialization="uniform",
+            tol=0.0,
+            patience=None,
+            sampler=SimulatedAnnealer(
+                num_sweeps=num_sweeps, num_reads=1, beta_range=(0.01, final_beta), normalize=True
+            ),
+        )
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        validation_data: Any = None,
+    ) -> Self:
+        """Train on features of shape (N, d), dense or sparse, and N labels of any type; at least two classes.
+
+        `sample_weight` (N,) says how much each row counts: whole numbers are repetitions, zero is absence.
+        `validation_data` is a tuple (X, y) on which every iteration is measured. X may be an object of
+        `annealfit.rows.Rows`, which brings its labels and weights with it.
+
+        Ctrl-C raises `KeyboardInterrupt`, after the checkpoint, if there is one, is written; the classifier holds
+        what was learnt so far.
+        """
+        seed = seed_of_training(self)
+        plan = make_plan(self, seed)
+        data = training_data(self, X, y, sample_weight, validation_data, seed)
+        if self.early_stopping and data.validation is None:
+            raise InvalidInputError(
+                "early_stopping needs validation data: set validation_fraction, or pass them to fit"
+            )
+        with opened_sampler(self.sampler, seed) as sampler:
+            trainer = Trainer(data.objective, sampler, plan, data.validation)
+            state, history, checkpoint = start_of_training(self, trainer, data)
+            trainer.preflight(state)  # before anything is paid for
+            callbacks = [*(self.callbacks or ())]
+            if self.verbose:
+                callbacks.insert(0, Narrator(self.verbose, self.max_iter))
+            result = trainer.run(state, history=history, callbacks=callbacks, checkpoint=checkpoint)
+        if result.history:
+            self._keep(data, result)
+        if result.stop_reason == "interrupted":
+            raise KeyboardInterrupt
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """One more iteration, on these rows alone; the first call needs all `classes` that will ever come.
+
+        The loss on these rows does not rise, as in `fit`; that on others may. Ranges and bits carry on from call to
+        call. Checkpoints, validation and the stopping rules are for `fit`.
+        """
+        first = not hasattr(self, "coef_")
+        if first:
+            if classes is None:
+                raise InvalidInputError("the first call of partial_fit needs classes: all labels that will ever come")
+            self.classes_ = np.unique(np.asarray(classes))
+            self.history_: list[HistoryRow] = []
+            self.n_iter_ = 0
+            if len(self.classes_) < 2:
+                raise InvalidInputError(f"classes are {self.classes_.tolist()}; a classifier needs at least two")
+        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            raise InvalidInputError(f"classes are not those of the first call, {self.classes_.tolist()}")
+        state, seed = getattr(self, "_partial", (None, None))
+        seed = seed_of(self.random_state) if seed is None else seed
+        plan = replace(make_plan(self, seed), stopping=Stopping(max_iter=self.n_iter_ + 1))
+        head = LinearHead(batch_rows(self, X, y, sample_weight, first=first), self.regularization)
+        with opened_sampler(self.sampler, seed) as sampler:
+            trainer = Trainer(head, sampler, plan)
+            if state is None:
+                weights = initialization_of(self)(head, seed) if first else weights_of(self)
+                state = replace(trainer.start(weights), iteration=self.n_iter_)
+            result = trainer.run(state, history=self.history_)
+        self._set_fitted(result.state.weights, self.classes_, result)
+        self.optimality_gap_ = np.inf  # of the loss on all rows nothing is known
+        self._partial = (result.state, seed)
+        if result.stop_reason == "interrupted":
+            raise KeyboardInterrupt
+        return self
+
+    def problems(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Problems:
+        """The problems of the first iteration of a training, one per class, for export or for other solvers.
+
+        >>> from sklearn.datasets import load_iris
+        >>> first, *_ = AnnealedClassifier(bits=2, random_state=0).problems(*load_iris(return_X_y=True))
+        >>> first.n_variables
+        10
+        """
+        blank = clone(self).set_params(checkpoint=None, resume=False, warm_start=False)
+        seed = seed_of_training(blank)
+        plan = make_plan(blank, seed)
+        data = training_data(blank, X, y, sample_weight, None, seed)
+        with opened_sampler(blank.sampler, seed) as sampler:
+            trainer = Trainer(data.objective, sampler, plan)
+            return trainer.problems(start_of_training(blank, trainer, data)[0])
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; `sampler__num_reads` and its like set those of the sampler."""
+        given = params.get("sampler", self.sampler)
+        if any(name.startswith("sampler__") for name in params) and not isinstance(given, Sampler):
+            params = {"sampler": resolve_sampler(given), **{n: v for n, v in params.items() if n != "sampler"}}
+        return super().set_params(**params)
+
+    def save(self, path: StrPath) -> None:
+        """Write the fitted classifier to one safetensors file (no pickle; see `annealfit.persistence`)."""
+        tensors, manifest = self.to_tensors()
+        write_tensors(path, _KIND, tensors, manifest)
+
+    @classmethod
+    def load(cls, path: StrPath) -> Self:
+        """Read a classifier written by `save`; corrupt, truncated or foreign files are refused."""
+        return cls.from_tensors(*read_tensors(path, _KIND))
+
+    def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The fitted classifier as tensors and a JSON manifest, to be stored in a file of any kind."""
+        return files.to_tensors(self)
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, NDArray[Any]], manifest: dict[str, Any]) -> Self:
+        """The inverse of `to_tensors`."""
+        return files.from_tensors(cls, tensors, manifest)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _keep(self, data: TrainingData, result: TrainingResult) -> None:
+        """Take over what was learnt: all of it at once, so that a fit that fails leaves nothing half fitted."""
+        best = result.state.best if self.early_stopping else None
+        point = result.point if best is None else data.objective.at(best.weights)
+        self._set_fitted(point.weights, data.classes, result)
+        if best is not None:
+            self.best_iteration_ = best.iteration
+        self.optimality_gap_ = max(point.loss - point.lower_bound(), 0.0)
+        self.__dict__.pop("_partial", None)
+        warn_of_end(self, result, point.loss)
+
+    def _set_fitted(self, weights: NDArray[np.float64], classes: NDArray[Any], result: TrainingResult) -> None:
+        self.classes_ = classes
+        self.coef_ = np.ascontiguousarray(weights[:-1].T)
+        self.intercept_ = weights[-1].copy()
+        self.n_iter_ = result.state.iteration
+        self.history_ = result.history
+        self.stop_reason_ = result.stop_reason

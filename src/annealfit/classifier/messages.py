@@ -1,0 +1,75 @@
+"""What a training tells its user: lines while it runs, and warnings when it ends otherwise than hoped."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from annealfit.training import Iteration, TrainingResult
+
+if TYPE_CHECKING:
+    from annealfit.classifier.estimator import AnnealedClassifier
+
+# Ends of a training that it did not choose itself.
+CUT_SHORT = {
+    "interrupted": "was interrupted",
+    "budget": "used up the sampler's budget",
+    "sampler": "ended because the sampler solved nothing any more",
+}
+
+_SECONDS_BETWEEN_LINES = 1.0
+
+
+class Narrator:
+    """A callback that writes a line to standard output: about one per second, or at `verbose` 2 one per iteration."""
+
+    def __init__(self, verbose: int, max_iter: int) -> None:
+        self.verbose, self.max_iter = verbose, max_iter
+        self._began = self._last = time.monotonic()
+        self._done_before: int | None = None
+
+    def __call__(self, iteration: Iteration) -> None:
+        """Write a line if it is time for one."""
+        row, now = iteration.row, time.monotonic()
+        if self._done_before is None:
+            self._done_before = row["iteration"] - 1
+        if self.verbose < 2 and now - self._last < _SECONDS_BETWEEN_LINES and row["iteration"] < self.max_iter:
+            return
+        self._last = now
+        validation = f"  validation {row['validation_accuracy']:.1%}" if "validation_accuracy" in row else ""
+        left = (now - self._began) / (row["iteration"] - self._done_before) * (self.max_iter - row["iteration"])
+        sys.stdout.write(
+            f"iteration {row['iteration']}/{self.max_iter}  loss {row['loss']:.6g}  accuracy {row['accuracy']:.1%}"
+            f"{validation}  at most {left:.0f} s left\n"
+        )
+
+
+def warn_of_end(estimator: AnnealedClassifier, result: TrainingResult, loss: float) -> None:
+    """Warn where the training did not converge, was cut short, or had to do without answers."""
+    gap, reason, done = estimator.optimality_gap_, result.stop_reason, result.state.iteration
+    if reason == "max_iter" and 0 < estimator.tol * loss < gap < np.inf:
+        warnings.warn(
+            f"after {done} iterations the loss {loss:.6g} is only certified to be within "
+            f"{gap:.2g} of the optimum (tol asks for {estimator.tol * loss:.2g}); standardise the "
+            "features (StandardScaler), raise max_iter, or raise tol",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if reason in ("budget", "sampler"):
+        warnings.warn(
+            f"training {CUT_SHORT[reason]} after {done} of {estimator.max_iter} iterations; "
+            "the classifier holds what was learnt so far",
+            stacklevel=4,
+        )
+    unsolved = [row for row in result.history if row["failures"]]
+    if unsolved:
+        warnings.warn(
+            f"in {len(unsolved)} of {done} iterations the sampler failed to solve some problems, whose "
+            f"weights then stayed as they were (history_, column failures; the last: {unsolved[-1]['failures']})",
+            stacklevel=4,
+        )

@@ -1,0 +1,115 @@
+"""The settings of a classifier: checked, resolved to policies, and described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from annealfit.coordinates import COORDINATES
+from annealfit.description import describe
+from annealfit.encoding import Encoding
+from annealfit.errors import InvalidInputError, check_number, choose_or_own
+from annealfit.objectives import CURVATURES
+from annealfit.objectives.curvature import sparse
+from annealfit.samplers import Sampler
+from annealfit.samplers.catalogue import default_sampler
+from annealfit.training import (
+    ACCEPTANCES,
+    INITIALIZATIONS,
+    PRECISION_POLICIES,
+    RANGE_POLICIES,
+    Plan,
+    Stopping,
+)
+from annealfit.training.initialization import Initialization
+
+if TYPE_CHECKING:
+    from annealfit.classifier.estimator import AnnealedClassifier
+
+# How a training is watched and saved: no part of a model.
+RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "checkpoint_every", "resume", "verbose"})
+# When it ends: a checkpoint may be resumed with others. Of a warm start only the weights matter, once.
+_STOPPING_PARAMETERS = frozenset({"max_iter", "tol", "patience", "time_limit", "warm_start"})
+
+
+def make_plan(estimator: AnnealedClassifier, seed: int) -> Plan:
+    """The plan of a training; a setting that is out of bounds is named, with the bounds."""
+    _check_numbers(estimator)
+    bits = int(estimator.bits)
+    curvature = choose_or_own("curvature", estimator.curvature, CURVATURES)
+    if estimator.max_couplings is not None:
+        curvature = sparse(curvature, int(estimator.max_couplings), bits)
+    return Plan(
+        curvature=curvature,
+        coordinates=choose_or_own("coordinates", estimator.coordinates, COORDINATES, ("adapted", "push")),
+        acceptance=choose_or_own("acceptance", estimator.acceptance, ACCEPTANCES),
+        range_policy=choose_or_own("range_policy", estimator.range_policy, RANGE_POLICIES, ("choose", "revise")),
+        precision_policy=choose_or_own(
+            "precision_policy", estimator.precision_policy, PRECISION_POLICIES, ("first", "following")
+        ),
+        stopping=Stopping(
+            int(estimator.max_iter),
+            float(estimator.tol),
+            estimator.patience,
+            estimator.time_limit,
+            bool(estimator.early_stopping),
+        ),
+        bits=bits,
+        update_range=float(estimator.update_range),
+        step=float(estimator.step),
+        seed=seed,
+    )
+
+
+def initialization_of(estimator: AnnealedClassifier) -> Initialization:
+    """The function that makes the first weights."""
+    return choose_or_own("initialization", estimator.initialization, INITIALIZATIONS)
+
+
+def training_settings(estimator: AnnealedClassifier, sampler: Sampler, seed: int, data_digest: str) -> dict[str, Any]:
+    """Everything that decides the course of a training, as plain data: what a checkpoint belongs to."""
+    settings = {
+        name: describe(value)
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS
+    }
+    return {**settings, "sampler": sampler.describe(), "random_state": seed, "training data": data_digest}
+
+
+def upgrade_settings(estimator: AnnealedClassifier, sampler: Sampler) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Settings as 0.1.0 stored them → as they are stored now: that version knew fewer, and samplers by their text."""
+
+    def upgrade(stored: dict[str, Any]) -> dict[str, Any]:
+        if "coordinates" in stored:
+            return stored
+        usual = type(estimator)().get_params(deep=False)
+        unknown_then = {
+            name: describe(value)
+            for name, value in usual.items()
+            if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS and name not in stored
+        }
+        same = stored["sampler"] == repr(sampler) or (stored["sampler"] is None and sampler == default_sampler())
+        return {**unknown_then, **stored, "sampler": sampler.describe() if same else stored["sampler"]}
+
+    return upgrade
+
+
+def _check_numbers(estimator: AnnealedClassifier) -> None:
+    Encoding(estimator.bits, estimator.update_range)
+    check_number("regularization", estimator.regularization, Real, minimum=0)
+    check_number("max_iter", estimator.max_iter, Integral, minimum=1)
+    check_number("checkpoint_every", estimator.checkpoint_every, Integral, minimum=1)
+    check_number("step", estimator.step, Real, above=0, maximum=1)
+    check_number("tol", estimator.tol, Real, minimum=0)
+    optional: Mapping[str, tuple[Any, Any, dict[str, Any]]] = {
+        "patience": (estimator.patience, Integral, {"minimum": 1}),
+        "time_limit": (estimator.time_limit, Real, {"above": 0}),
+        "max_couplings": (estimator.max_couplings, Integral, {"minimum": 0}),
+    }
+    for name, (value, kind, limits) in optional.items():
+        if value is not None:
+            check_number(name, value, kind, **limits)
+    callbacks = estimator.callbacks
+    if callbacks is not None and (not isinstance(callbacks, Sequence) or not all(map(callable, callbacks))):
+        raise InvalidInputError(f"callbacks is {callbacks!r}; pass a list of functions of one argument")

@@ -1,0 +1,60 @@
+"""An image as a model sees it: read from a file in one way, made grey and resized in one way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.datasets import resizing
+from annealfit.datasets.errors import CorruptFileError
+from annealfit.errors import FileFormatError, choose, require
+from annealfit.persistence import StrPath
+
+
+@dataclass(frozen=True)
+class ImagePreparation:
+    """What is done to images between the file and the model; a model remembers it.
+
+    >>> ImagePreparation(size=(2, 2))(np.ones((1, 4, 4, 3))).round(12).tolist()
+    [[[1.0, 1.0], [1.0, 1.0]]]
+    """
+
+    size: tuple[int, int] | None = None  # height and width; None keeps what comes
+    color: bool = False
+    resize: str = "area"  # see `resizing`
+
+    def __post_init__(self) -> None:
+        choose("resize", self.resize, resizing.METHODS)
+
+    def __call__(self, images: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Images (N, H, W), or (N, H, W, 3) in colour, from images (N, H, W) or (N, H, W, 3) with values in [0, 1]."""
+        chosen = images if self.color else resizing.to_grey(images)
+        height, width = images.shape[1:3] if self.size is None else self.size
+        return np.clip(resizing.resize(chosen, height, width, self.resize), 0.0, 1.0)  # cubic and lanczos overshoot
+
+
+def read_image(path: StrPath) -> NDArray[np.float64]:
+    """An image (H, W, 3) in [0, 1], upright; what is transparent becomes white, the colour of paper."""
+    pillow = require("PIL.Image", extra="images", purpose="reading image files")
+    orient = require("PIL.ImageOps", extra="images", purpose="reading image files").exif_transpose
+    try:
+        with pillow.open(path) as file:
+            image = orient(file)
+            image.load()
+    except pillow.DecompressionBombError as error:
+        raise FileFormatError(f"{path} has too many pixels to be read safely: {error}; make it smaller") from error
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow's readers raise on foreign or damaged files
+        raise CorruptFileError(f"{path} is not a readable image: {error}; repair or remove it") from error
+    if image.mode.startswith("I;16"):  # convert("RGB") would clip everything above 255
+        return np.repeat(np.asarray(image, dtype=np.float64)[..., None] / 65535.0, 3, axis=2)
+    if image.mode in ("I", "F"):
+        raise FileFormatError(
+            f"{path} has 32-bit pixels (mode {image.mode}), and which value is white is unknown; "
+            f"save it with 8 or 16 bits"
+        )
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
+    return np.asarray(image.convert("RGB"), dtype=np.float64) / 255.0

@@ -1,0 +1,104 @@
+"""A curvature matrix, checked once, with what is worked out about it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from annealfit.errors import InvalidInputError
+
+# A curvature assembled by a BLAS may differ from its transpose in the last bits; more is a mistake.
+_SYMMETRY_TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Metric:
+    """The quadratic part `G` of one problem or of many, and what they all would otherwise work out for themselves.
+
+    `matrix` (D, D) is an exactly symmetric copy that cannot be written to: what was worked out stays true. Problems
+    that share a `Metric` object are solved together.
+
+    >>> metric = Metric([[2.0, 0.5], [0.5, 1.0]])
+    >>> metric.size, metric.is_convex, metric.row_sums.tolist()
+    (2, True, [2.5, 1.5])
+    """
+
+    matrix: NDArray[np.float64]
+    _parts: dict[tuple[int, int], Metric] = field(repr=False)
+
+    def __init__(self, matrix: ArrayLike) -> None:
+        given = as_real(matrix, "curvature", ndim=2)
+        if len(given) == 0 or given.shape != (len(given), len(given)):
+            raise InvalidInputError(f"curvature has shape {given.shape}; expected (D, D) with D ≥ 1")
+        asymmetry = np.abs(given - given.T).max()
+        if asymmetry > _SYMMETRY_TOLERANCE * np.abs(given).max():
+            raise InvalidInputError(
+                f"curvature differs from its transpose by {asymmetry:.3g}; pass (curvature + curvature.T) / 2"
+            )
+        symmetric = (given + given.T) / 2
+        symmetric.setflags(write=False)
+        self.__dict__.update(matrix=symmetric, _parts={})
+
+    @property
+    def size(self) -> int:
+        """The number of parameters, `D`."""
+        return len(self.matrix)
+
+    @cached_property
+    def diagonal(self) -> NDArray[np.float64]:
+        """`G_jj`, shape (D,)."""
+        return self.matrix.diagonal()
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        """`G1`, shape (D,)."""
+        return self.matrix.sum(axis=1)
+
+    @cached_property
+    def row_norms(self) -> NDArray[np.float64]:
+        """`√Σ_i G_ij²`, shape (D,): the field that updates of size 1 and random sign make at each parameter."""
+        return np.sqrt((self.matrix**2).sum(axis=1))
+
+    @cached_property
+    def largest_coupling(self) -> float:
+        """The largest absolute entry off the diagonal; 0 for a single parameter."""
+        return float(np.abs(self.matrix - np.diag(self.diagonal)).max())
+
+    @cached_property
+    def is_convex(self) -> bool:
+        """Whether `G` is positive semidefinite, up to the rounding of its eigenvalues."""
+        eigenvalues = np.linalg.eigvalsh(self.matrix)
+        return bool(eigenvalues[0] >= -1e-12 * self.size * np.abs(eigenvalues).max())
+
+    @cached_property
+    def inverse(self) -> NDArray[np.float64]:
+        """`G⁻¹`, slightly damped where G is singular: the Newton step's matrix."""
+        damping = 1e-10 * np.trace(self.matrix) / self.size or 1.0
+        return np.linalg.inv(self.matrix + damping * np.eye(self.size))
+
+    def part(self, block: slice) -> Metric:
+        """The metric of consecutive parameters alone, made once for every block."""
+        key = block.start, block.stop
+        if key not in self._parts:
+            self._parts[key] = Metric(self.matrix[block, block])
+        return self._parts[key]
+
+    def energies(self, gradients: NDArray[np.float64], updates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`uᵀGu + 2gᵀu`, shape (…), for gradients and updates of shape (…, D)."""
+        return np.vecdot(updates @ self.matrix + 2 * gradients, updates)
+
+
+def as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
+    """The values as an array of finite numbers with so many dimensions, or an error that names them."""
+    try:
+        array = np.ascontiguousarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
+    if array.ndim != ndim:
+        raise InvalidInputError(f"{name} has {array.ndim} dimensions; expected {ndim}")
+    if not np.isfinite(array).all():
+        raise InvalidInputError(f"{name} holds NaN or infinity; check the features and weights it came from")
+    return array

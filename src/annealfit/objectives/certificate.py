@@ -1,0 +1,66 @@
+"""How far from the optimum: a rigorous bound on what any weights of a linear head could still gain.
+
+For probabilities `P` with the same class shares as the labels, `Σ_n a_n p_nc = Σ_n a_n y_nc`, Fenchel's inequality
+`log Σ exp(z) ≥ pᵀz + H(p)` and minimisation over the weights give, for all W and biases,
+
+    f(W) ≥ mean_n H(p_n) − ‖mean_n (p_n − y_n) x̃_nᵀ‖² / (2λ),
+
+with H the entropy and x̃ the features without the 1. At the optimum P are its own probabilities, and the two sides
+meet. Elsewhere the probabilities of the point are made to have the right shares: first by other biases, then, for
+what is left, by mixing in a constant distribution.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr
+
+from annealfit.rows import Chunk
+
+if TYPE_CHECKING:
+    from annealfit.objectives.linear_head import HeadPoint
+
+Array = NDArray[np.float64]
+
+_BALANCING_STEPS = 100
+_BALANCED = 1e-8  # share of the rows that may be left to mixing
+
+
+def loss_lower_bound(point: HeadPoint) -> float:
+    """A number no larger than the least regularised loss, tight if the point is near the optimum.
+
+    −∞ where there is no penalty (λ = 0).
+    """
+    head = point.head
+    if head.regularization <= 0:
+        return -np.inf
+    wanted = head.rows.class_shares
+    tilt = np.ones(head.rows.n_classes)  # by which every row's odds are multiplied: other biases
+    for step in range(_BALANCING_STEPS + 1):
+        (found,) = head.rows.mean(lambda chunk: (chunk.weighted(_tilted(point, chunk, tilt)).sum(axis=1),))  # noqa: B023
+        if step == _BALANCING_STEPS or np.abs(found - wanted).max() <= _BALANCED:
+            break
+        tilt = tilt * wanted / np.maximum(found, np.finfo(float).tiny)
+        tilt /= tilt.max()
+    # `kept·p + rest` has the wanted shares; `kept` is as large as lets no part of `rest` be negative.
+    kept = float(np.min(np.divide(wanted, found, out=np.ones_like(wanted), where=found > wanted)))
+    rest = np.maximum(wanted - kept * found, 0.0)[:, None]
+
+    def term(chunk: Chunk) -> tuple[float, Array]:
+        distribution = kept * _tilted(point, chunk, tilt) + rest
+        residuals = head.link.residuals(head.link.of_outputs(distribution), chunk.labels)
+        return chunk.weighted(entr(distribution).sum(axis=0)).sum(), chunk.moments(chunk.weighted(residuals))
+
+    entropy, slopes = head.rows.mean(term)
+    bound = float(entropy - (slopes[:, :-1] ** 2).sum() / (2 * head.regularization))
+    return bound if np.isfinite(bound) else -np.inf
+
+
+def _tilted(point: HeadPoint, chunk: Chunk, tilt: Array) -> Array:
+    """The point's distribution (C, n) over the classes with other biases; rows that it leaves nothing of are even."""
+    odds = point.head.link.distribution(point.probabilities(chunk)) * tilt[:, None]
+    total = odds.sum(axis=0)
+    return np.where(total > 0, odds / np.where(total > 0, total, 1.0), 1 / len(odds))

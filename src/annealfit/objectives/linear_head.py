@@ -1,0 +1,151 @@
+"""The classifier head: the regularised cross-entropy of a linear model, which is convex."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.objectives.certificate import loss_lower_bound
+from annealfit.objectives.links import Link, Logistic, Softmax
+from annealfit.rows import Chunk, InMemoryRows, Rows
+
+Array = NDArray[np.float64]
+
+
+class LinearHead:
+    """`f(W) = Σ_n a_n ℓ(Wᵀx_n, y_n) / Σ_n a_n + ½λ‖w‖²`: rows, a link that makes a loss of outputs, and a penalty.
+
+    A block of parameters is the D = d + 1 weights of one output, the bias last; the bias is not regularised. Two
+    classes have one output, more have one each.
+    """
+
+    def __init__(self, rows: Rows, regularization: float) -> None:
+        self.rows, self.regularization = rows, float(regularization)
+        self.link: Link = Logistic() if rows.n_classes == 2 else Softmax(rows.n_classes)
+
+    @classmethod
+    def of_arrays(
+        cls,
+        features: Any,
+        labels: NDArray[np.intp],
+        n_classes: int,
+        regularization: float,
+        weights: Array | None = None,
+    ) -> LinearHead:
+        """The head of features (N, d) in memory, labels (N,) below `n_classes`, and perhaps weights (N,)."""
+        return cls(InMemoryRows(features, labels, n_classes, weights), regularization)
+
+    @property
+    def n_parameters(self) -> int:
+        """Parameters of one output, `D`."""
+        return self.rows.n_parameters
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs, each a block of parameters."""
+        return self.link.n_outputs
+
+    @property
+    def multiplications(self) -> float:
+        """Of the product of all rows with the weights."""
+        return self.rows.total_weight * self.n_parameters * self.n_outputs
+
+    @cached_property
+    def gram(self) -> Array:
+        """`G = Σ_n a_n x_n x_nᵀ / Σ_n a_n`, shape (D, D): the paper's equation 3."""
+        return self.rows.mean(lambda chunk: (chunk.gram(chunk.weights),))[0]
+
+    @cached_property
+    def ridge(self) -> Array:
+        """The diagonal of `Λ = λ·diag(1, …, 1, 0)`, shape (D,)."""
+        diagonal = np.full(self.n_parameters, self.regularization)
+        diagonal[-1] = 0.0
+        return diagonal
+
+    def at(self, weights: Array) -> HeadPoint:
+        """The head at weights (D, outputs)."""
+        return HeadPoint(self, weights)
+
+
+class HeadPoint:
+    """A head at some weights. What was worked out for a chunk is kept as long as the chunk is."""
+
+    def __init__(self, head: LinearHead, weights: Array) -> None:
+        self.head, self.weights = head, weights
+        self._probabilities: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
+        cross_entropy, accuracy = head.rows.mean(self._losses)
+        self.cross_entropy, self.accuracy = float(cross_entropy), float(accuracy)
+        self.penalty = float(0.5 * (head.ridge @ weights**2).sum())
+        self.loss = self.cross_entropy + self.penalty
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_probabilities": WeakKeyDictionary()}
+
+    def figures(self) -> dict[str, float]:
+        """The regularised loss, the cross-entropy alone, and the share of rows that are classified rightly."""
+        return {"loss": self.loss, "cross_entropy": self.cross_entropy, "accuracy": self.accuracy}
+
+    @cached_property
+    def gradients(self) -> Array:
+        """`g_c = Σ_n a_n (π_nc − y_nc) x_n / Σ_n a_n + Λw_c`, shape (outputs, D)."""
+        return self.head.rows.mean(self._slopes)[0] + self.weights.T * self.head.ridge
+
+    def bend(self, updates: Array) -> float:
+        """The mean over rows of the outputs' variance along the update, and the penalty's curvature."""
+        direction = updates.reshape(self.head.n_outputs, -1).T
+        (variance,) = self.head.rows.mean(lambda chunk: (self._variances(chunk, direction),))
+        return float(variance + (self.head.ridge @ direction**2).sum())
+
+    def output_grams(self) -> Array:
+        """`Σ_n a_n π_nc(1 − π_nc) x_n x_nᵀ / Σ_n a_n`, shape (outputs, D, D): each output's block of the Hessian."""
+        return self.head.rows.mean(self._output_grams)[0]
+
+    def moved(self, updates: Array) -> HeadPoint:
+        """The head with updates of its blocks applied."""
+        return self.head.at(self.weights + updates.reshape(self.head.n_outputs, -1).T)
+
+    def is_within(self, gap: float) -> bool:
+        """Whether the loss is certified to be at most `gap` above the optimum."""
+        if self.head.regularization <= 0:
+            return False
+        # ‖∇f‖²/(2λ) bounds the distance where the biases are at their best. It is at hand, so it is asked first;
+        # the certificate, which needs another look at the data, has the last word.
+        estimate = float((self.gradients[:, :-1] ** 2).sum()) / (2 * self.head.regularization)
+        return estimate <= gap and self.loss - self.lower_bound() <= gap
+
+    def lower_bound(self) -> float:
+        """What no weights can get below."""
+        return loss_lower_bound(self)
+
+    def probabilities(self, chunk: Chunk) -> Array:
+        """The link's probabilities (outputs, n) of a chunk of rows."""
+        known = self._probabilities.get(chunk)
+        return self._evaluate(chunk)[0] if known is None else known
+
+    def _evaluate(self, chunk: Chunk) -> tuple[Array, Array, NDArray[np.bool_]]:
+        found = self.head.link.evaluate(chunk.project(self.weights), chunk.labels)
+        self._probabilities[chunk] = found[0]
+        return found
+
+    # Terms, each a sum over the rows of a chunk.
+
+    def _losses(self, chunk: Chunk) -> tuple[float, float]:
+        _, losses, right = self._evaluate(chunk)
+        return chunk.weighted(losses).sum(), chunk.weighted(right).sum()
+
+    def _slopes(self, chunk: Chunk) -> tuple[Array]:
+        residuals = self.head.link.residuals(self.probabilities(chunk), chunk.labels)
+        return (chunk.moments(chunk.weighted(residuals)),)
+
+    def _variances(self, chunk: Chunk, direction: Array) -> float:
+        changes = chunk.project(direction)
+        return chunk.weighted(self.head.link.variances(self.probabilities(chunk), changes)).sum()
+
+    def _output_grams(self, chunk: Chunk) -> tuple[Array]:
+        probabilities = self.probabilities(chunk)
+        spreads = chunk.weighted(probabilities * (1 - probabilities))
+        return (np.stack([chunk.gram(spread) for spread in spreads]),)

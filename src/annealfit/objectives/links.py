@@ -1,0 +1,136 @@
+"""Links: from the outputs of a linear head to probabilities and losses, row by row.
+
+Arrays are (outputs, n) and (classes, n): class by class, so that reductions over classes run along contiguous rows.
+`Softmax` has an output per class. `Logistic` has one output for two classes, the logit of the second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+Array = NDArray[np.float64]
+
+
+class Link(Protocol):
+    """What a head needs to know about its outputs."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of a row."""
+
+    @property
+    def steepest(self) -> Array:
+        """An upper bound, shape (outputs, outputs), of the Hessian of a row's loss in its outputs (Böhning 1992)."""
+
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Probabilities (outputs, n), losses (n,), and whether each row's first largest output is its label's (n,)."""
+
+    def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
+        """`π − y`, shape (outputs, n): the derivative of each row's loss in its outputs."""
+
+    def variances(self, probabilities: Array, changes: Array) -> Array:
+        """The second derivative (n,) of each row's loss along changes (outputs, n) of its outputs."""
+
+    def distribution(self, probabilities: Array) -> Array:
+        """The probabilities of all classes, shape (classes, n)."""
+
+    def of_outputs(self, distribution: Array) -> Array:
+        """The inverse of `distribution`."""
+
+
+def softmax(logits: Array) -> Array:
+    """Softmax over the first axis, which does not overflow at large logits.
+
+    >>> softmax(np.array([[1000.0], [1000.0]])).tolist()
+    [[0.5], [0.5]]
+    """
+    return _normalise(logits, logits.max(axis=0))[0]
+
+
+def _normalise(logits: Array, largest: Array) -> tuple[Array, Array]:
+    """The softmax, and the logarithm of its normaliser."""
+    probabilities = np.exp(logits - largest)
+    total = probabilities.sum(axis=0)
+    probabilities /= total
+    return probabilities, np.log(total) + largest
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """An output per class; the cross-entropy of their softmax."""
+
+    n_outputs: int
+
+    @property
+    def steepest(self) -> Array:
+        """`½(I − 11ᵀ/C)`."""
+        return 0.5 * (np.eye(self.n_outputs) - 1 / self.n_outputs)
+
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Probabilities, losses, and which rows are classified rightly."""
+        largest = outputs.max(axis=0)
+        probabilities, log_normaliser = _normalise(outputs, largest)
+        of_true_class = outputs[labels, np.arange(len(labels))]
+        if np.count_nonzero(outputs == largest) == len(labels):  # no ties, so the largest is the first largest:
+            right = of_true_class == largest  # what argmax says, at a third of its time
+        else:
+            right = outputs.argmax(axis=0) == labels
+        return probabilities, log_normaliser - of_true_class, right
+
+    def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
+        """`π − y`."""
+        residuals = probabilities.copy()
+        residuals[labels, np.arange(len(labels))] -= 1.0
+        return residuals
+
+    def variances(self, probabilities: Array, changes: Array) -> Array:
+        """The variance of the outputs' change under each row's probabilities."""
+        weighted = probabilities * changes
+        return (weighted * changes).sum(axis=0) - weighted.sum(axis=0) ** 2
+
+    def distribution(self, probabilities: Array) -> Array:
+        """They are."""
+        return probabilities
+
+    def of_outputs(self, distribution: Array) -> Array:
+        """They are."""
+        return distribution
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """One output, the logit of the second of two classes, as in scikit-learn's `LogisticRegression`."""
+
+    n_outputs: int = 1
+
+    @property
+    def steepest(self) -> Array:
+        """`¼`."""
+        return np.array([[0.25]])
+
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Probabilities of the second class, losses, and which rows are classified rightly."""
+        logits = outputs[0]
+        losses = np.logaddexp(0.0, np.where(labels == 1, -logits, logits))
+        return expit(outputs), losses, (logits > 0) == (labels == 1)
+
+    def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
+        """`π − y`."""
+        return probabilities - labels
+
+    def variances(self, probabilities: Array, changes: Array) -> Array:
+        """`π(1 − π)` times the square of the change."""
+        return (probabilities * (1 - probabilities) * changes**2)[0]
+
+    def distribution(self, probabilities: Array) -> Array:
+        """Both classes' probabilities, (2, n)."""
+        return np.concatenate([1 - probabilities, probabilities])
+
+    def of_outputs(self, distribution: Array) -> Array:
+        """The second class's probabilities, (1, n)."""
+        return distribution[1:]

@@ -1,0 +1,111 @@
+"""What rows are: chunks that can be summed over, wherever they live.
+
+An objective hands a *term* to `Rows.mean`: a function of one chunk that returns a tuple of numbers and arrays, summed
+over the rows of the chunk. What comes back is the tuple's weighted mean over all rows. So nobody else needs to know
+how many rows there are, what they weigh, whether they are in memory, or on which machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Term = Callable[["Chunk"], tuple[Any, ...]]
+
+
+class Chunk(ABC):
+    """Some of the rows: their features with a last column of ones, their labels and their weights.
+
+    Whoever sums over rows weighs them by `weighted`. A chunk is compared by identity: what was worked out for one
+    that stays in memory can be kept as long as it does.
+    """
+
+    labels: NDArray[np.intp]  # (n,), whole numbers below the number of classes
+    weights: NDArray[np.float64] | None  # (n,); None where every row counts once
+
+    @abstractmethod
+    def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`WᵀXᵀ`: the outputs (O, n) of weights (D, O)."""
+
+    @abstractmethod
+    def moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`VX`: sums (O, D) of the rows, multiplied by values (O, n)."""
+
+    @abstractmethod
+    def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """`Xᵀ diag(v) X`, shape (D, D), for values (n,), or for ones."""
+
+    @abstractmethod
+    def content(self) -> Iterable[NDArray[Any]]:
+        """The arrays that hold the chunk's features: by their digest a checkpoint knows its training data."""
+
+    def weighted(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values (…, n), each multiplied by its row's weight."""
+        return values if self.weights is None else values * self.weights
+
+    @property
+    def total_weight(self) -> float:
+        """What the rows weigh together."""
+        return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
+
+    def class_weights(self, n_classes: int) -> NDArray[np.float64]:
+        """What the rows of each class weigh together, shape (C,)."""
+        return np.bincount(self.labels, weights=self.weights, minlength=n_classes).astype(float)
+
+
+class Rows(ABC):
+    """All rows. A kind of rows has `n_parameters`, `n_classes` and one method to implement: `chunks`.
+
+    Rows that live on other machines override `sum` as well, and send the term there.
+    """
+
+    n_parameters: int  # D: the features of a row and 1
+    n_classes: int  # C
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """What the labels 0 … C − 1 stand for, sorted, shape (C,)."""
+        return np.arange(self.n_classes)
+
+    @abstractmethod
+    def chunks(self) -> Iterable[Chunk]:
+        """The rows, some at a time, in the same order every time."""
+
+    def sum(self, term: Term) -> tuple[Any, ...]:
+        """The sums over all chunks of what the term returns for each."""
+        total: tuple[Any, ...] | None = None
+        for chunk in self.chunks():
+            found = term(chunk)
+            total = found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
+        assert total is not None, "there are rows"
+        return total
+
+    def mean(self, term: Term) -> tuple[Any, ...]:
+        """The weighted means over all rows of what the term sums."""
+        return tuple(total / self.total_weight for total in self.sum(term))
+
+    @cached_property
+    def total_weight(self) -> float:
+        """What all rows weigh together; their number where each counts once."""
+        return self.sum(lambda chunk: (chunk.total_weight,))[0]
+
+    @cached_property
+    def class_shares(self) -> NDArray[np.float64]:
+        """Each class's share of the weight, shape (C,)."""
+        return self.mean(lambda chunk: (chunk.class_weights(self.n_classes),))[0]
+
+    def digest(self) -> str:
+        """A digest of all rows: features, labels and weights."""
+        found = hashlib.sha256()
+        for chunk in self.chunks():
+            weights = () if chunk.weights is None else (chunk.weights,)
+            for array in (*chunk.content(), chunk.labels, *weights):
+                numbers = array.astype(np.int64, copy=False) if array.dtype.kind in "iu" else array
+                found.update(np.ascontiguousarray(numbers).tobytes())
+        return found.hexdigest()

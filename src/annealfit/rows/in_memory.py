@@ -1,0 +1,94 @@
+"""Rows in memory, dense or sparse: one chunk that is always at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from annealfit.rows.base import Chunk, Rows
+
+
+class InMemoryRows(Rows):
+    """Features (N, d), a NumPy array or a SciPy sparse array, with labels (N,) and perhaps weights (N,).
+
+    >>> rows = InMemoryRows(np.array([[1.0], [3.0]]), np.array([0, 1]), n_classes=2)
+    >>> rows.n_parameters, rows.total_weight, rows.class_shares.tolist()
+    (2, 2.0, [0.5, 0.5])
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        labels: NDArray[np.intp],
+        n_classes: int,
+        weights: NDArray[np.float64] | None = None,
+    ) -> None:
+        kind = SparseChunk if scipy.sparse.issparse(features) else DenseChunk
+        self._chunk = kind(features, labels, weights)
+        self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
+
+    def chunks(self) -> Iterable[Chunk]:
+        """The one chunk there is."""
+        return (self._chunk,)
+
+
+class DenseChunk(Chunk):
+    """Rows of a NumPy array, copied once to have the column of ones beside them."""
+
+    def __init__(
+        self, features: NDArray[np.float64], labels: NDArray[np.intp], weights: NDArray[np.float64] | None = None
+    ) -> None:
+        self._augmented = np.column_stack([features, np.ones(len(features))])
+        self.labels, self.weights = labels, weights
+
+    def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`WᵀXᵀ`, (O, n): later reductions over outputs run along contiguous rows."""
+        return weights.T @ self._augmented.T
+
+    def moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`VX`, (O, D)."""
+        return values @ self._augmented
+
+    def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """`Xᵀ diag(v) X`, (D, D)."""
+        left = self._augmented.T
+        return (left if values is None else left * values) @ self._augmented
+
+    def content(self) -> Iterable[NDArray[Any]]:
+        """The features with their column of ones."""
+        return (self._augmented,)
+
+
+class SparseChunk(Chunk):
+    """Rows of a SciPy sparse array, which stays sparse; the column of ones is never written down."""
+
+    def __init__(self, features: Any, labels: NDArray[np.intp], weights: NDArray[np.float64] | None = None) -> None:
+        self._features = scipy.sparse.csr_array(features)
+        self._transposed = self._features.T.tocsr()
+        self.labels, self.weights = labels, weights
+
+    def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`WᵀXᵀ`, (O, n)."""
+        return np.ascontiguousarray((self._features @ weights[:-1] + weights[-1]).T)
+
+    def moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`VX`, (O, D)."""
+        return np.column_stack([(self._transposed @ values.T).T, values.sum(axis=1)])
+
+    def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """`Xᵀ diag(v) X`, (D, D); dense, as a curvature is."""
+        size = self._features.shape[1]
+        ones = np.ones(len(self.labels)) if values is None else values
+        gram = np.empty((size + 1, size + 1))
+        gram[:-1, :-1] = (self._transposed.multiply(ones) @ self._features).toarray()
+        gram[-1, :-1] = gram[:-1, -1] = self._transposed @ ones
+        gram[-1, -1] = ones.sum()
+        return gram
+
+    def content(self) -> Iterable[NDArray[Any]]:
+        """The stored entries and where they stand."""
+        return self._features.data, self._features.indices, self._features.indptr

@@ -1,0 +1,1 @@
+"""Samplers made of other samplers: any of dimod's, and blocks for problems that are too large for one."""

@@ -1,0 +1,321 @@
+"""QPUSampler: problems solved on a D-Wave annealer, or on a mock of one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+
+from annealfit.description import describe
+from annealfit.errors import SamplerError, check_number, require
+from annealfit.hardware.analog_error import CHAIN_PREFACTOR, COUPLING_ERROR, DeviceRanges
+from annealfit.hardware.chip import EXTRA, Chip, longest_chain, qubits_of
+from annealfit.problem import QuadraticProblem
+from annealfit.randomness import child_seed
+from annealfit.samplers.dwave.connection import check_device, connect
+from annealfit.samplers.dwave.device_access import CallFailedError, DeviceAccess
+from annealfit.samplers.dwave.placement import Placement
+from annealfit.samplers.dwave.programming import Program
+from annealfit.samplers.protocol import Preflight, Receipt, Sampler, Samples
+
+# Every read by itself, since means and shares are taken over reads; and a name to find the calls by at D-Wave.
+_USUAL_PARAMETERS = {"answer_mode": "raw", "label": "annealfit"}
+# More broken chains than this are worth a word in the history: majority votes are then half guesses.
+MANY_BROKEN_CHAINS = 0.25
+# With more of the couplings than this below the analog error, bits are wasted.
+UNRESOLVED_SHARE = 0.5
+
+
+class QPUSampler(Sampler):
+    """All problems of an iteration side by side on one chip, in one call where they fit, else in as few as possible.
+
+    Parameters
+    ----------
+    device : dimod sampler or None
+        A `DWaveSampler`, or `annealfit.samplers.MockQPU` to rehearse. None connects to the solver that D-Wave's own
+        configuration names (`dwave config create`); credentials never pass through annealfit.
+    num_reads : int
+        Reads in all; more than a call may take go out in several.
+    chain_prefactor : float
+        Multiple of uniform torque compensation that couples the qubits of a chain; see `sweep_chain_prefactors`.
+    spin_reversals : int
+        Random gauges among which the reads are divided, a call each; one costs nothing, 0 programs the problem as is.
+    polish : bool
+        Descend from every read to a local minimum. What the device itself found stays on record (`raw_energy`).
+    max_access_seconds : float or None
+        QPU access time that this sampler may use in all. A call that is estimated to exceed it is not made.
+    retries, backoff_seconds : int, float
+        Tries after a call that failed for a passing reason, and the pause before the first, doubled for each next one.
+    timeout_seconds : float
+        How long to wait for an answer.
+    **parameters
+        Handed to the device, and checked against those that it declares (`annealing_time=50`, say).
+
+    Examples
+    --------
+    >>> from annealfit.encoding import Encoding
+    >>> from annealfit.samplers import MockQPU
+    >>> problem = QuadraticProblem([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], Encoding(bits=2, range=0.5))
+    >>> with QPUSampler(MockQPU("Z12"), num_reads=20) as sampler:
+    ...     answer = sampler.sample(problem)
+    >>> answer.best_energy, round(sampler.access_seconds, 2)
+    (-1.5, 0.02)
+
+    """
+
+    # What a call may cost and how often it is tried says nothing about the answers that come.
+    neutral_settings: ClassVar[frozenset[str]] = frozenset(
+        {"max_access_seconds", "retries", "backoff_seconds", "timeout_seconds"}
+    )
+
+    def __init__(
+        self,
+        device: Any = None,
+        *,
+        num_reads: int = 100,
+        chain_prefactor: float = CHAIN_PREFACTOR,
+        spin_reversals: int = 1,
+        polish: bool = False,
+        max_access_seconds: float | None = None,
+        retries: int = 3,
+        backoff_seconds: float = 1.0,
+        timeout_seconds: float = 300.0,
+        **parameters: Any,
+    ) -> None:
+        check_number("num_reads", num_reads, Integral, minimum=1)
+        check_number("chain_prefactor", chain_prefactor, above=0)
+        check_number("spin_reversals", spin_reversals, Integral, minimum=0, maximum=num_reads)
+        check_number("retries", retries, Integral, minimum=0)
+        check_number("backoff_seconds", backoff_seconds, minimum=0)
+        check_number("timeout_seconds", timeout_seconds, above=0)
+        if max_access_seconds is not None:
+            check_number("max_access_seconds", max_access_seconds, above=0)
+        self.num_reads, self.chain_prefactor = int(num_reads), float(chain_prefactor)
+        self.spin_reversals, self.polish = int(spin_reversals), polish
+        self.max_access_seconds = max_access_seconds
+        self.retries, self.backoff_seconds = int(retries), float(backoff_seconds)
+        self.timeout_seconds = float(timeout_seconds)
+        self.parameters = parameters
+        self._opened = device is None
+        self.device = connect() if device is None else device
+        try:
+            check_device(self.device, parameters, self._setting_names()[1:])
+            properties = self.device.properties
+            self._access = DeviceAccess(
+                properties,
+                parameters,
+                max_access_seconds=max_access_seconds,
+                retries=self.retries,
+                backoff_seconds=self.backoff_seconds,
+                timeout_seconds=self.timeout_seconds,
+            )
+        except Exception:
+            self.close()
+            raise
+        self.chip = Chip(str(properties.get("chip_id", "solver")), self.device.to_networkx_graph())
+        self.ranges = DeviceRanges.of(properties)
+        self._placement = Placement(self.device, self.chip)
+        known = {name: value for name, value in _USUAL_PARAMETERS.items() if name in self.device.parameters}
+        self._device_parameters = {**known, **parameters}
+        self._warned = False
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name: the sampler's own, then those that are handed to the device."""
+        return {**super().get_params(deep), **self.parameters}
+
+    def describe(self) -> dict[str, Any]:
+        """Settings and chip as plain data; not what a call may cost, how it is repeated, or whose account pays."""
+        chip = describe(self.device) if callable(getattr(self.device, "describe", None)) else self.chip.name
+        return {**super().describe(), "device": chip}
+
+    def __repr__(self) -> str:
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name != "device"}
+        told = (f"{name}={value!r}" for name, value in settings.items() if name not in self.neutral_settings)
+        return f"QPUSampler({self.chip.name!r}, {', '.join(told)})"
+
+    def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> QPUSampler:
+        remade = QPUSampler(**settings)  # the same device; what it takes is checked there
+        remade._opened = self._opened and remade.device is self.device
+        remade._access.ledger = self._access.ledger  # what was spent stays spent
+        return remade
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.max_access_seconds is not None:
+            raise SamplerError(
+                "a QPUSampler with a budget is not copied to other processes, each of which would spend it anew; "
+                "run in one process (n_jobs=1)"
+            )
+        return self.__dict__
+
+    def __copy__(self) -> QPUSampler:
+        copied = object.__new__(QPUSampler)
+        copied.__dict__.update(self.__dict__)  # in this process: device and budget are shared
+        return copied
+
+    def close(self) -> None:
+        """Close the connection, if it was this sampler that opened it."""
+        if self._opened:
+            self.device.close()
+
+    @property
+    def access_seconds(self) -> float:
+        """QPU access time that this sampler has used so far."""
+        return self._access.ledger.seconds
+
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """A tile per problem. Those of a call that failed in spite of retries come back as `Samples.failed`."""
+        return self._solve(problems, seeds, self.chain_prefactor)
+
+    def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
+        """Calls, access time, share of broken chains, the device's own energy, and every fault of the iteration."""
+        receipts = list(dict.fromkeys(answer.info["receipt"] for answer in answers if answer.info))  # each call once
+        total = Receipt(breaks=[entry for receipt in receipts for entry in receipt.breaks])
+        return {
+            "calls": sum(receipt.calls for receipt in receipts),
+            "access_seconds": float(sum(receipt.access_seconds for receipt in receipts)),
+            "chain_breaks": total.chain_breaks,
+            "raw_energy": float(sum(answer.info.get("raw_energy", 0.0) for answer in answers)),
+            "fault_count": sum(len(receipt.faults) for receipt in receipts),
+            "faults": "; ".join(fault for receipt in receipts for fault in receipt.faults),
+        }
+
+    def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight:
+        """What one solve of these problems would take, without submitting anything."""
+        tiles = [self._placement.tiles(problems[call[0]], len(call)) for call in self._placement.calls(problems)]
+        calls = [(qubits_of(tile), reads) for tile in tiles for reads in self._reads(qubits_of(tile))]
+        return Preflight(
+            calls=len(calls),
+            qubits=max(n_qubits for n_qubits, _ in calls),
+            longest_chain=max(longest_chain(embedding) for tile in tiles for embedding in tile),
+            access_seconds=sum(self._access.estimate(n_qubits, reads) for n_qubits, reads in calls),
+            unresolved_share=max(
+                Program.of([problems[i] for i in call], self.ranges, self.chain_prefactor).unresolved_share()
+                for call in self._placement.calls(problems)
+            ),
+        )
+
+    def sweep_chain_prefactors(
+        self, problems: Sequence[QuadraticProblem], prefactors: Sequence[float], seed: int = 0
+    ) -> list[dict[str, float]]:
+        """Solve the problems once with each prefactor: a row each of energies, broken chains, access time.
+
+        The sampler's own prefactor stays; the budget counts.
+        """
+        seeds = [child_seed(seed, position) for position in range(len(problems))]
+        rows = []
+        for prefactor in prefactors:
+            check_number("chain prefactor", prefactor, above=0)
+            answers = self._solve(problems, seeds, float(prefactor))
+            summary = self.summarise(answers)
+            solved = [answer for answer in answers if answer.failure is None]
+            rows.append(
+                {
+                    "chain_prefactor": float(prefactor),
+                    "energy": float(sum(answer.best_energy for answer in solved)),
+                    "mean_energy": float(sum(answer.energies.mean() for answer in solved)),
+                    "chain_breaks": float(summary["chain_breaks"]),
+                    "access_seconds": float(summary["access_seconds"]),
+                    "solved": float(len(solved)),
+                }
+            )
+        return rows
+
+    def _solve(
+        self, problems: Sequence[QuadraticProblem], seeds: Sequence[int], chain_prefactor: float
+    ) -> list[Samples]:
+        receipt = Receipt()
+        answers: dict[int, Samples] = {}
+        for positions in self._placement.calls(problems):
+            program = Program.of([problems[position] for position in positions], self.ranges, chain_prefactor)
+            self._warn_of_noise(program)
+            try:
+                solved = self._run(program, seeds[positions[0]], receipt)
+            except SamplerError as error:  # the budget, or what no retry can help: the next solve will meet it again
+                if not answers:
+                    raise
+                solved = [Samples.failed(problem, str(error), {"receipt": receipt}) for problem in program.problems]
+            answers.update(zip(positions, solved, strict=True))  # what was paid for is used, whatever comes next
+        return [answers[position] for position in range(len(problems))]
+
+    def _warn_of_noise(self, program: Program) -> None:
+        if self._warned:
+            return
+        share = program.unresolved_share()
+        if share > UNRESOLVED_SHARE:
+            self._warned = True
+            warnings.warn(
+                f"{share:.0%} of the couplings are below the device's analog error ({COUPLING_ERROR[1]} of its range), "
+                f"so most of their {program.problems[0].encoding.bits} bits are noise; use fewer bits (2 or 3 do, with "
+                "an adaptive range), or standardise the features (StandardScaler)",
+                stacklevel=2,
+            )
+
+    def _run(self, program: Program, seed: int, receipt: Receipt) -> list[Samples]:
+        """The answers of one program, from one call or several; reads of a call that failed are missing."""
+        composite, n_qubits = self._placement.composite(program.problems[0], len(program.problems))
+        parts: list[list[Any]] = []
+        failure = ""
+        for number, reads in enumerate(self._reads(n_qubits)):
+            flips = np.random.default_rng(child_seed(seed, number)).random((1, len(program.model.variables))) < 0.5
+
+            def submit(reads: int = reads, flips: Any = flips) -> Any:
+                return composite.sample(
+                    program.model,
+                    srts=flips if self.spin_reversals else np.zeros_like(flips),
+                    chain_strength=program.chain_strengths,
+                    num_reads=reads,
+                    auto_scale=False,
+                    **self._device_parameters,
+                )
+
+            try:
+                sampleset = self._access.call(submit, n_qubits, reads, receipt)
+                parts.append(self._read(program, sampleset, reads, receipt))
+            except CallFailedError as error:
+                failure = str(error)
+            except SamplerError as error:
+                if not parts:
+                    raise
+                receipt.faults.append(f"reads left out: {error}")
+                break
+        if not parts:
+            return [Samples.failed(problem, failure, {"receipt": receipt}) for problem in program.problems]
+        return [
+            self._answer(problem, np.concatenate(bits), {**programmed, "receipt": receipt})
+            for problem, programmed, *bits in zip(program.problems, program.describe(), *parts, strict=True)
+        ]
+
+    @staticmethod
+    def _read(program: Program, sampleset: Any, asked: int, receipt: Receipt) -> list[Any]:
+        """The bits of every problem; what is short or broken goes on the receipt."""
+        occurrences = sampleset.record.num_occurrences
+        reads = int(occurrences.sum())
+        if reads == 0:
+            receipt.faults.append("fewer reads than asked: none")
+            raise CallFailedError("the device returned no reads")
+        if reads < asked:
+            receipt.faults.append(f"fewer reads than asked: {reads} of {asked}")
+        share = float(np.average(sampleset.record.chain_break_fraction, weights=occurrences))
+        receipt.breaks.append((share, reads))
+        if share > MANY_BROKEN_CHAINS:
+            receipt.faults.append(f"broken chains: {share:.0%}")
+        return program.read(sampleset)
+
+    def _answer(self, problem: QuadraticProblem, bits: Any, info: dict[str, Any]) -> Samples:
+        raw = Samples.of(problem, bits)
+        info["raw_energy"] = raw.best_energy
+        if not self.polish:
+            return Samples(raw.bits, raw.energies, info)
+        descent = require("dwave.samplers", extra=EXTRA, purpose="polishing reads").SteepestDescentSampler()
+        polished = descent.sample(problem.to_bqm(), initial_states=(bits, list(range(problem.n_variables))))
+        order = np.argsort(np.fromiter(polished.variables, dtype=np.int64))
+        return Samples.of(problem, polished.record.sample[:, order], info)
+
+    def _reads(self, n_qubits: int) -> list[int]:
+        """The reads of each call: divided among the gauges, and by the limits of a call."""
+        gauges = max(self.spin_reversals, 1)
+        shares = [self.num_reads // gauges + (gauge < self.num_reads % gauges) for gauge in range(gauges)]
+        return [reads for share in shares for reads in self._access.divide(share, n_qubits)]

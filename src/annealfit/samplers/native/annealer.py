@@ -1,0 +1,231 @@
+"""SimulatedAnnealer: D-Wave's Markov chain on the factored problem, all classes and reads at once."""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from annealfit.encoding import Encoding
+from annealfit.errors import InvalidInputError, check_number, choose
+from annealfit.export import largest_coefficients
+from annealfit.problem import QuadraticProblem
+from annealfit.problems import Problems, alike
+from annealfit.randomness import descend
+from annealfit.samplers.native.lanes import PRECISIONS, Lanes, Stop, anneal_lanes
+from annealfit.samplers.native.schedule import BetaRange, Schedule
+from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
+
+# Chosen by measurement: see docs/annealer.md.
+HOT_FACTOR, COLD_FACTOR = 10.0, 50.0
+
+
+@dataclass(frozen=True)
+class SimulatedAnnealer(Sampler):
+    """Single-flip Metropolis annealing in variable order, on the factored problem.
+
+    The chain is that of dwave-samplers' `SimulatedAnnealingSampler` with the same settings, and so are
+    the names of the settings. A read ends in the state the chain is in after the last sweep.
+
+    Parameters
+    ----------
+    num_sweeps, num_reads : int
+    beta_range : (hot, cold) or None
+        Inverse temperatures of the first and the last sweep, in units of the problem's energy. None takes them
+        from the problem, cold enough that the finest bit settles (`automatic_beta_range`).
+    beta_schedule_type, num_sweeps_per_beta, beta_schedule
+        See `annealfit.samplers.native.schedule.Schedule`.
+    normalize : bool
+        Read `beta_range` or `beta_schedule` in units of the problem's largest coefficient, as the paper
+        does, instead of in units of energy.
+    precision : {"single", "double"}
+    num_threads : int or None
+        Threads over blocks of 16 lanes (a lane is one read of one problem); None is as many as this process may
+        use (`annealfit.threads.processors`). Results do not depend on it.
+    time_limit : float or None
+        Seconds after which the anneal ends early, with the best states seen so far.
+    interrupt_function : callable or None
+        Called between groups of sweeps; a true answer ends the anneal early in the same way.
+
+    Examples
+    --------
+    >>> from annealfit.encoding import Encoding
+    >>> problem = QuadraticProblem([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], Encoding(bits=3, range=1.0))
+    >>> samples = SimulatedAnnealer(num_reads=4).sample(problem, seed=1)
+    >>> samples.bits.shape, round(samples.best_energy, 3)
+    ((4, 2, 3), -2.122)
+
+    """
+
+    num_sweeps: int = 100
+    num_reads: int = 1
+    beta_range: BetaRange | None = None
+    beta_schedule_type: str = "geometric"
+    num_sweeps_per_beta: int = 1
+    beta_schedule: Sequence[float] | None = None
+    normalize: bool = False
+    precision: str = "single"
+    num_threads: int | None = None
+    time_limit: float | None = None
+    interrupt_function: Stop | None = field(default=None, repr=False)
+
+    neutral_settings: ClassVar[frozenset[str]] = frozenset({"num_threads", "interrupt_function"})
+
+    def __post_init__(self) -> None:
+        check_number("num_reads", self.num_reads, Integral, minimum=1)
+        choose("precision", self.precision, PRECISIONS)
+        stop_function(self.time_limit, self.interrupt_function)
+        _ = self._schedule
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        return Schedule(
+            self.num_sweeps,
+            self.beta_range,
+            self.beta_schedule_type,
+            self.num_sweeps_per_beta,
+            self.beta_schedule,
+        )
+
+    def prepare(self) -> None:
+        """Compile the kernel for this precision."""
+        _compile_kernel(self.precision)
+
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """Anneal all reads of all problems; those that share a curvature share the work."""
+        if len(seeds) != len(problems):
+            raise InvalidInputError(f"there are {len(problems)} problems and {len(seeds)} seeds; give one seed each")
+        should_stop = stop_function(self.time_limit, self.interrupt_function)  # one deadline for all
+        words = _as_words(seeds)
+        answers: dict[int, Samples] = {}
+        for positions, group in alike(problems):
+            found = self._anneal(group, words[positions], should_stop)
+            answers.update(zip(positions.tolist(), found, strict=True))
+        return [answers[position] for position in range(len(problems))]
+
+    def sample(self, problem: QuadraticProblem, *, seed: int = 0, initial_bits: ArrayLike | None = None) -> Samples:
+        """Anneal one problem, from random states or from `initial_bits` of shape (reads, D, K) or (reads, D·K)."""
+        start = None
+        if initial_bits is not None:
+            shape = (self.num_reads, problem.n_parameters, problem.encoding.bits)
+            given = np.asarray(initial_bits)
+            if given.shape not in (shape, (self.num_reads, problem.n_variables)):
+                raise InvalidInputError(
+                    f"initial_bits have shape {given.shape}; expected {shape}, "
+                    f"one state for each of {self.num_reads} reads"
+                )
+            start = problem.as_bits(given.reshape(shape))
+        should_stop = stop_function(self.time_limit, self.interrupt_function)
+        ((_, group),) = alike([problem])
+        return self._anneal(group, _as_words([seed]), should_stop, start)[0]
+
+    def _anneal(
+        self,
+        problems: Problems,
+        seeds: NDArray[np.uint64],
+        should_stop: Stop | None,
+        start: NDArray[np.uint8] | None = None,
+    ) -> list[Samples]:
+        """Anneal problems with a common metric, from random states or from `start` (reads, D, K) of a single one."""
+        began = time.perf_counter()
+        reads = self.num_reads
+        finest_steps = 2 * problems.resolutions
+        hot, cold = self._beta_ends(problems)
+        lanes = Lanes(
+            curvature=problems.metric.matrix,
+            gradient=_for_each_read(problems.gradients.T, reads),
+            steps=_for_each_read(np.exp2(np.arange(problems.bits))[:, None] * finest_steps, reads),
+            hot=_for_each_read(hot, reads),
+            cold=_for_each_read(cold, reads),
+            seeds=descend(seeds[:, None], np.arange(reads)).ravel(),
+        )
+        prepared = time.perf_counter()
+        states, sweeps = anneal_lanes(
+            lanes,
+            self._schedule,
+            start=None if start is None else start.transpose(1, 2, 0),
+            precision=self.precision,
+            num_threads=self.num_threads,
+            should_stop=should_stop,
+        )
+        annealed = time.perf_counter()
+        energies = lanes.energies(states).reshape(len(problems), reads)
+        by_problem = states.transpose(2, 0, 1).reshape(len(problems), reads, *states.shape[:2])
+        info: SolveInfo = {
+            "num_sweeps": sweeps,
+            "beta_schedule_type": self.beta_schedule_type,
+            "preprocessing_seconds": prepared - began,
+            "sampling_seconds": annealed - prepared,
+            "postprocessing_seconds": time.perf_counter() - annealed,
+        }
+        ends = zip(hot.tolist(), cold.tolist(), strict=True)
+        return [
+            Samples(own_bits, own_energies, {**info, "beta_range": beta_range})
+            for own_bits, own_energies, beta_range in zip(by_problem, energies, ends, strict=True)
+        ]
+
+    def _beta_ends(self, problems: Problems) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        if self.beta_schedule is None and self.beta_range is None:
+            return automatic_beta_range(problems)
+        scales = largest_coefficients(problems) if self.normalize else np.ones(len(problems))
+        scales[scales == 0] = 1.0  # an all-zero problem has no scale, and needs none
+        if self.beta_schedule is not None:  # the ends only carry the scale: see Schedule.betas
+            return 1 / scales, 1 / scales
+        hot, cold = self.beta_range  # type: ignore[misc]
+        return hot / scales, cold / scales
+
+
+@cache
+def _compile_kernel(precision: str) -> None:
+    problem = QuadraticProblem(np.eye(1), np.zeros(1), Encoding(bits=1, range=1.0))
+    SimulatedAnnealer(num_sweeps=1, precision=precision).sample(problem)
+
+
+def _as_words(seeds: Sequence[int]) -> NDArray[np.uint64]:
+    try:
+        return np.array([operator.index(seed) % 2**64 for seed in seeds], dtype=np.uint64)
+    except TypeError as error:
+        raise InvalidInputError(f"seeds are {list(seeds)!r}; they must be whole numbers") from error
+
+
+def _for_each_read(values: NDArray[np.float64], reads: int) -> NDArray[np.float64]:
+    """The values of each problem (…, P), repeated for its reads (…, P·reads)."""
+    return values if reads == 1 else np.repeat(values, reads, axis=-1)
+
+
+def automatic_beta_range(problems: Problems) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Hot and cold β, shape (P,) each, of problems with a common metric.
+
+    Hot is set by the coarsest bit: flipping it changes `u_j` by `Δ = 2p_{K−1}` and the energy by
+    `2Δh_j + Δ²G_jj`, where the field h of a random state is about `|g_j| + δ√Σ_i G_ij²`.
+    Cold is set by the finest: moving off a minimum by one level, `2p_0`, costs `(2p_0)²G_jj`. So the
+    anneal ends at the resolution of the encoding, whatever the number of bits.
+    """
+    finest = 2 * problems.resolutions
+    coarsest = (finest * (problems.levels / 2))[:, None]
+    diagonal = problems.metric.diagonal
+    fields = np.abs(problems.gradients) + problems.ranges[:, None] * problems.metric.row_norms
+    largest = (coarsest * (2 * fields + coarsest * diagonal)).max(axis=1)
+    largest[largest <= 0] = 1.0
+    typical = diagonal.sum() / max(np.count_nonzero(diagonal), 1) or 1.0
+    hot = HOT_FACTOR / largest
+    return hot, np.maximum(COLD_FACTOR / (finest**2 * typical), hot)
+
+
+def stop_function(time_limit: float | None, interrupt_function: Stop | None) -> Stop | None:
+    """One question for both reasons to end early, or None if there is no such reason."""
+    if time_limit is not None:
+        check_number("time_limit", time_limit, above=0)
+    if interrupt_function is not None and not callable(interrupt_function):
+        raise InvalidInputError(f"interrupt_function is {interrupt_function!r}; it must be callable")
+    if time_limit is None:
+        return interrupt_function
+    deadline = time.monotonic() + time_limit
+    return lambda: time.monotonic() >= deadline or (interrupt_function is not None and bool(interrupt_function()))

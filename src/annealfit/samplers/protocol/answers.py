@@ -1,0 +1,56 @@
+"""Asking a sampler: what comes back is an answer to every problem, or an error that says what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.errors import SamplerError
+from annealfit.problem import QuadraticProblem
+from annealfit.samplers.protocol.faults import is_passing
+from annealfit.samplers.protocol.sampler import Sampler
+from annealfit.samplers.protocol.samples import Samples
+
+
+def ask(sampler: Sampler, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+    """The sampler's answers, checked: one per problem, of the right shape, bits and nothing else.
+
+    A failure that can pass (the network's) becomes failed answers. Any other error is a `SamplerError`.
+    """
+    try:
+        answers = sampler.solve(problems, seeds)
+    except SamplerError:  # it says itself what is wrong; a spent budget among others
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        if is_passing(error):
+            return [Samples.failed(problem, reason) for problem in problems]
+        raise SamplerError(f"{type(sampler).__name__} raised {reason}") from error
+    check_answers(f"{type(sampler).__name__} answered", problems, answers)
+    return answers
+
+
+def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: Any) -> None:
+    """Raise a `SamplerError` that begins with `source` unless there is a well-formed answer to every problem."""
+    if not isinstance(answers, Sequence) or not all(isinstance(answer, Samples) for answer in answers):
+        raise SamplerError(f"{source} with {answers!r}; expected a list of Samples, one for each problem")
+    if len(answers) != len(problems):
+        raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
+    for problem, answer in zip(problems, answers, strict=True):
+        expected = (problem.n_parameters, problem.encoding.bits)
+        if answer.bits.shape[1:] != expected or (len(answer.bits) == 0 and answer.failure is None):
+            raise SamplerError(
+                f"{source} with bits of shape {answer.bits.shape}; "
+                f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"
+            )
+        if not _are_bits(answer.bits):
+            raise SamplerError(f"{source} with bits other than 0 and 1; for spins use (1 + spin) / 2")
+
+
+def _are_bits(values: NDArray[Any]) -> bool:
+    if values.dtype == np.uint8:  # all but always, and at every iteration
+        return not (values > 1).any()
+    return bool(np.isin(values, (0, 1)).all())

@@ -1,0 +1,94 @@
+"""Threads that do not fight: how many this process may use, and how many a piece of work is worth.
+
+A product of small matrices on two threads is hardly faster than on one, and where the second core is busy with
+something else it is many times slower: each thread waits for the other to be given its turn. So linear algebra runs
+on one thread unless a single product takes long enough to be worth the risk; and whoever is parallel above us
+(joblib, Dask, a grid search) is never multiplied by us.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import joblib
+from threadpoolctl import ThreadpoolController
+
+# Multiplications of a product from which on more threads help, also where the cores are shared: see docs/threads.md.
+WORTH_THREADS = 2e8
+
+
+def processors() -> int:
+    """Threads that work started here may use.
+
+    Not more than the processors this process may run on, nor than OMP_NUM_THREADS, by which joblib's and Dask's
+    workers are told their share. In a thread that someone else started, one: there are others beside it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return 1
+    return min(_processors_of_process(os.getpid()), _share())
+
+
+def _share() -> int:
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # a list is one number per level of nesting
+    return int(given) if given.isdigit() and int(given) > 0 else 2**31
+
+
+@cache
+def _processors_of_process(process: int) -> int:
+    return joblib.cpu_count()  # knows of affinity and of containers' quotas
+
+
+@contextmanager
+def blas_threads(multiplications: float) -> Iterator[None]:
+    """Let linear algebra use as many threads as help for products of so many multiplications.
+
+    Never more than it was allowed before. The limit belongs to the whole process; where trainings run in several
+    threads, the smallest wish of them holds until the last one is done.
+    """
+    wish = processors() if multiplications >= WORTH_THREADS else 1
+    _LIMIT.enter(wish)
+    try:
+        yield
+    finally:
+        _LIMIT.leave(wish)
+
+
+class _SharedLimit:
+    """The process's limit of BLAS threads, and the wishes of those who are at work."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wishes: list[int] = []
+        self._before: list[int] = []
+
+    def enter(self, wish: int) -> None:
+        with self._lock:
+            if not self._wishes:
+                self._before = [library.num_threads for library in _libraries()]
+            self._wishes.append(wish)
+            self._set(min(self._wishes))
+
+    def leave(self, wish: int) -> None:
+        with self._lock:
+            self._wishes.remove(wish)
+            self._set(min(self._wishes, default=2**31))
+
+    def _set(self, limit: int) -> None:
+        for library, before in zip(_libraries(), self._before, strict=True):
+            target = min(limit, before)
+            if library.num_threads != target:
+                library.set_num_threads(target)
+
+
+_LIMIT = _SharedLimit()
+
+
+@cache
+def _libraries() -> list[Any]:
+    """The BLAS libraries of this process: NumPy's and SciPy's, both loaded by now."""
+    return ThreadpoolController().select(user_api="blas").lib_controllers

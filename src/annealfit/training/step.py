@@ -1,0 +1,143 @@
+"""One iteration: point → problems → answers → updates → decision → point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.bounds import lower_bounds
+from annealfit.coordinates import Coordinates
+from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError
+from annealfit.objectives import Objective, Point
+from annealfit.problems import Problems
+from annealfit.randomness import child_seeds, descend
+from annealfit.samplers.protocol import Sampler, Samples, ask
+from annealfit.training.acceptance import Acceptance, Decision, Proposal
+from annealfit.training.history import HistoryRow
+from annealfit.training.initialization import ANNEALS
+from annealfit.training.outcome import Outcome
+from annealfit.training.precision import PrecisionPolicy
+from annealfit.training.ranges import RangePolicy
+from annealfit.training.state import Best, TrainingState
+from annealfit.training.stopping import Stopping
+from annealfit.training.surrogate import AnyCurvature, Surrogate
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choices that make a training: every policy resolved, nothing left to guess."""
+
+    curvature: AnyCurvature
+    coordinates: Coordinates
+    acceptance: Acceptance
+    range_policy: RangePolicy
+    precision_policy: PrecisionPolicy
+    stopping: Stopping
+    bits: int  # K, the most there may be
+    update_range: float  # the first δ
+    step: float  # α: the multiple of an accepted update that is applied
+    seed: int
+
+
+class Step:
+    """Carries out iterations of one training."""
+
+    def __init__(self, objective: Objective, sampler: Sampler, plan: Plan, validation: Objective | None) -> None:
+        self.sampler, self.plan, self.validation = sampler, plan, validation
+        self.surrogate = Surrogate(objective, plan.curvature, plan.coordinates)
+        self._seed_of_anneals = child_seeds(plan.seed, [ANNEALS])
+
+    def __call__(self, state: TrainingState, point: Point) -> tuple[TrainingState, Point, HistoryRow]:
+        """The state and the point after an iteration from these, and its row of the history."""
+        plan = self.plan
+        kept = self.surrogate.problems(point, state.ranges, state.bits)
+        problems = kept.with_ranges(plan.range_policy.choose(kept))
+        answers = self._solve(problems, state.iteration)
+        solved = np.array([answer.failure is None for answer in answers])
+        updates, energies = self.surrogate.updates(problems, answers, solved)
+        proposal = Proposal(point, updates, energies, plan.step)
+        decision = _checked(plan.acceptance(proposal), len(problems))
+        reached = proposal.after(decision.accepted, decision.multiple)
+        accepted = decision.accepted & solved
+        outcome = Outcome(energies, accepted, solved)
+        row: HistoryRow = {
+            "iteration": state.iteration + 1,
+            **cast(HistoryRow, reached.figures()),
+            "loss_change": reached.loss - point.loss,
+            "energy": float(energies.sum()),
+            **_certificate(problems, energies, solved),
+            "solved": int(solved.sum()),
+            "accepted": int(accepted.sum()),
+            "multiple": float(decision.multiple * plan.step) if accepted.any() else 0.0,
+            "range": float(problems.ranges.sum() / len(problems)),
+            "bits": state.bits,
+            "failures": _describe_failures(answers),
+        }
+        best = self._validate(state, reached, row)
+        _add_columns(row, self.sampler, answers)
+        following = TrainingState(
+            iteration=state.iteration + 1,
+            weights=reached.weights,
+            ranges=plan.range_policy.revise(kept.ranges, outcome),
+            bits=plan.precision_policy.following(state.bits, plan.bits, outcome),
+            best=best,
+        )
+        return following, reached, row
+
+    def _solve(self, problems: Problems, iteration: int) -> list[Samples]:
+        # The path is (ANNEALS, iteration, problem): nothing else decides an anneal's seed.
+        seeds = descend(descend(self._seed_of_anneals, [iteration]), np.arange(len(problems)))
+        try:
+            return ask(self.sampler, problems, seeds.tolist())
+        except BudgetExhaustedError:
+            raise
+        except SamplerError as error:
+            raise SamplerError(f"iteration {iteration + 1}: {error}") from error
+
+    def _validate(self, state: TrainingState, reached: Point, row: HistoryRow) -> Best | None:
+        """Write the figures on the validation data into the row; the best weights so far."""
+        if self.validation is None:
+            return None
+        figures = self.validation.at(reached.weights).figures()
+        accuracy, cross_entropy = figures["accuracy"], figures["cross_entropy"]
+        row["validation_cross_entropy"], row["validation_accuracy"] = cross_entropy, accuracy
+        if state.best is None or state.best.is_beaten_by(accuracy, cross_entropy):
+            return Best(state.iteration + 1, accuracy, cross_entropy, reached.weights)
+        return state.best
+
+
+def _checked(decision: Any, count: int) -> Decision:
+    if not isinstance(decision, Decision) or np.shape(decision.accepted) != (count,):
+        raise InvalidInputError(
+            f"the acceptance rule returned {decision!r}; expected a Decision with a truth value for each of "
+            f"{count} problems"
+        )
+    return decision
+
+
+def _certificate(problems: Problems, energies: NDArray[np.float64], solved: NDArray[np.bool_]) -> HistoryRow:
+    bounds = lower_bounds(problems)
+    if not np.isfinite(bounds).all():
+        return {"lower_bound": None, "gap": None}
+    return {"lower_bound": float(bounds[solved].sum()), "gap": float((energies - bounds)[solved].sum())}
+
+
+def _describe_failures(answers: Sequence[Samples]) -> str:
+    """Each reason once, with the problems it befell; empty in the usual case."""
+    problems_of: dict[str, list[int]] = {}
+    for position, answer in enumerate(answers):
+        if answer.failure is not None:
+            problems_of.setdefault(answer.failure, []).append(position)
+    return "; ".join(f"problem {', '.join(map(str, positions))}: {reason}" for reason, positions in problems_of.items())
+
+
+def _add_columns(row: HistoryRow, sampler: Sampler, answers: Sequence[Samples]) -> None:
+    columns = sampler.summarise(answers)
+    taken = sorted(columns.keys() & {*row, "seconds"})
+    if taken:
+        raise SamplerError(f"{type(sampler).__name__}.summarise gave columns that the history has: {', '.join(taken)}")
+    row.update(cast(HistoryRow, columns))

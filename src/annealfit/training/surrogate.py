@@ -1,0 +1,67 @@
+"""From a point to problems, and from answers to updates: curvature and coordinates at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from annealfit.coordinates import Coordinates
+from annealfit.errors import InvalidInputError
+from annealfit.metric import Metric
+from annealfit.objectives import Objective, Point
+from annealfit.problems import Problems
+from annealfit.samplers.protocol import Samples
+
+# A curvature of anybody's: asked once for an objective, it answers for every point. Arrays will do for metrics.
+AnyCurvature = Callable[[Any], Callable[[Any], Sequence[Metric | ArrayLike]]]
+
+
+class Surrogate:
+    """The quadratic that stands for an objective near a point, in some coordinates. Made once per training."""
+
+    def __init__(self, objective: Objective, curvature: AnyCurvature, coordinates: Coordinates) -> None:
+        self._metrics_at = curvature(objective)
+        self._coordinates = coordinates.adapted(objective)
+        self._pulled: dict[Metric, Metric] = {}  # of the last point: a metric that does not change is pulled once
+
+    def problems(self, point: Point, ranges: NDArray[np.float64], bits: int) -> Problems:
+        """The problems of an iteration that starts at the point; a single range is every problem's."""
+        metrics = [given if isinstance(given, Metric) else Metric(given) for given in self._metrics_at(point)]
+        self._pulled = {metric: self._pulled.get(metric) or self._coordinates.pull_metric(metric) for metric in metrics}
+        gradients = self._gradients(point, metrics)
+        if len(metrics) not in (1, len(gradients)):
+            raise InvalidInputError(
+                f"the curvature gave {len(metrics)} metrics for {len(gradients)} problems; give one, or one for each"
+            )
+        widths = np.full(len(gradients), ranges[0]) if len(ranges) == 1 else ranges
+        return Problems(tuple(self._pulled[metric] for metric in metrics), gradients, widths, bits)
+
+    def updates(
+        self, problems: Problems, answers: Sequence[Samples], solved: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The proposed updates (P, D) and their energies (P,): nothing and 0 where the solve failed.
+
+        The energies are computed here and not the sampler's: the guarantee of descent rests on them.
+        """
+        chosen = np.zeros(problems.gradients.shape)
+        if solved.any():
+            bits = np.stack([answer.best_bits for answer in answers if answer.failure is None])
+            chosen[solved] = problems.take(np.flatnonzero(solved)).decode(bits)
+        return self._coordinates.push(chosen), problems.energies(chosen)
+
+    def _gradients(self, point: Point, metrics: Sequence[Metric]) -> NDArray[np.float64]:
+        if not np.isfinite(point.gradients).all():
+            raise InvalidInputError(
+                "the gradient overflowed: features or weights are too large; "
+                "standardise the features (StandardScaler), or lower update_range"
+            )
+        size = metrics[0].size
+        if point.gradients.size % size:
+            raise InvalidInputError(
+                f"the curvature is for {size} parameters, and there are {point.gradients.shape[0]} blocks of "
+                f"{point.gradients.shape[1]}; make it for one block, or for all"
+            )
+        return self._coordinates.pull_gradients(point.gradients.reshape(-1, size))

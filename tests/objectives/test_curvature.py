@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime
+
+from annealfit.metric import Metric
+from annealfit.objectives import CURVATURES, LinearHead
+from annealfit.objectives.curvature import MAJORIZERS, sparse, sparsify
+
+
+@st.composite
+def heads(draw):
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n_samples, n_features, n_classes = draw(st.integers(2, 30)), draw(st.integers(1, 6)), draw(st.integers(2, 5))
+    features = generator.normal(size=(n_samples, n_features)) * draw(st.sampled_from([0.1, 1.0, 10.0]))
+    features += draw(st.sampled_from([0.0, 3.0]))
+    labels = generator.integers(0, n_classes, n_samples)
+    weights = draw(st.sampled_from([None, generator.uniform(0.1, 3.0, n_samples)]))
+    return LinearHead.of_arrays(features, labels, n_classes, draw(st.sampled_from([0.0, 1e-3, 1.0])), weights)
+
+
+def predicted_change(head, curvature, point, updates):
+    """Σ_c g_cᵀu_c + ½u_cᵀHu_c for updates (O, D), whichever way the curvature cuts the outputs into problems."""
+    metrics = curvature(head)(point)
+    blocks, slopes = (array.reshape(-1, metrics[0].size) for array in (updates, point.gradients))
+    if len(metrics) == 1:
+        metrics = [metrics[0]] * len(blocks)
+    return 0.5 * sum(metric.energies(g, u) for metric, g, u in zip(metrics, slopes, blocks, strict=True))
+
+
+@pytest.mark.parametrize("name", sorted(name for name, curvature in CURVATURES.items() if curvature in MAJORIZERS))
+@pytest.mark.parametrize("keep", [None, 0, 3])
+@settings(max_examples=150)
+@given(head=heads(), seed=st.integers(0, 2**32), size=st.sampled_from([1e-3, 0.1, 1.0, 10.0]))
+def test_bounding_curvatures_bound_the_loss(name, keep, head, seed, size):
+    """Also when most couplings are dropped. The tolerance covers the rounding of two losses."""
+    curvature = CURVATURES[name] if keep is None else sparse(CURVATURES[name], keep, bits=1)
+    generator = np.random.default_rng(seed)
+    point = head.at(generator.normal(size=(head.n_parameters, head.n_outputs)))
+    updates = generator.normal(size=(head.n_outputs, head.n_parameters)) * size
+    before, after = point.loss, point.moved(updates).loss
+    change = predicted_change(head, curvature, point, updates)
+    assert after <= before + change + 1e-12 * (1 + abs(before) + abs(after))
+
+
+def some_head(n_classes, n_samples=25, regularization=0.1):
+    generator = np.random.default_rng(n_classes)
+    labels = np.arange(n_samples) % n_classes
+    return LinearHead.of_arrays(generator.normal(size=(n_samples, 3)), labels, n_classes, regularization)
+
+
+@pytest.mark.parametrize(("n_classes", "share"), [(2, 0.25), (4, 0.5)])
+def test_the_bound_is_a_share_of_the_gram_and_joint_is_the_tightest(n_classes, share):
+    head = some_head(n_classes)
+    point = head.at(np.zeros((4, head.n_outputs)))
+    (gram,), (bound,), (joint,) = (CURVATURES[name](head)(point) for name in ("gram", "bound", "joint"))
+    penalty = np.diag(head.ridge)
+    np.testing.assert_allclose(bound.matrix - penalty, share * (gram.matrix - penalty), rtol=1e-12)
+    assert joint.size == 4 * head.n_outputs
+    gained = np.linalg.eigvalsh(np.kron(np.eye(head.n_outputs), bound.matrix) - joint.matrix)
+    assert gained.min() > -1e-12
+    assert (gained.max() > 0.01) == (n_classes > 2)  # one output has nothing to be joined with
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_gauss_newton_is_each_outputs_block_of_the_hessian(n_classes):
+    head = some_head(n_classes, regularization=0.05)
+    weights = np.random.default_rng(1).normal(size=(4, head.n_outputs))
+    metrics = CURVATURES["gauss_newton"](head)(head.at(weights))
+    assert len(metrics) == head.n_outputs
+    for index, metric in enumerate(metrics):
+
+        def slope(column, index=index):
+            moved = weights.copy()
+            moved[:, index] = column
+            return head.at(moved).gradients[index]
+
+        numerical = approx_fprime(weights[:, index], slope, 1e-7)
+        np.testing.assert_allclose(metric.matrix, numerical, atol=1e-5)  # forward differences of step 1e-7
+
+
+def test_sparsify_keeps_the_largest_couplings_and_an_upper_bound():
+    generator = np.random.default_rng(2)
+    data = generator.normal(size=(30, 8))
+    matrix = data.T @ data
+    for kept in (0, 5, 28):
+        thin = sparsify(matrix, kept)
+        assert np.count_nonzero(np.triu(thin, 1)) == kept
+        assert np.linalg.eigvalsh(thin - matrix).min() > -1e-9
+    sizes = np.abs(matrix[np.triu_indices(8, 1)])
+    five = sparsify(matrix, 5)
+    assert np.abs(five[np.triu_indices(8, 1)]).sum() == pytest.approx(np.sort(sizes)[-5:].sum())
+
+
+def test_a_constant_curvature_is_made_sparse_once():
+    head = some_head(3)
+    at = sparse(CURVATURES["bound"], 2, bits=1)(head)
+    points = [head.at(np.full((4, 3), value)) for value in (0.0, 1.0)]
+    (first,), (second,) = map(at, points)
+    assert isinstance(first, Metric)
+    assert first is second
+    assert np.count_nonzero(np.triu(first.matrix, 1)) == 2

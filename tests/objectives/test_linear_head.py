@@ -1,0 +1,164 @@
+"""The head's loss, gradient and curvature against scikit-learn, SciPy and finite differences: two classes and three,
+
+rows dense, sparse and in chunks, with and without weights."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.special
+from scipy.optimize import approx_fprime
+from sklearn.metrics import accuracy_score, log_loss
+
+from annealfit.objectives import CURVATURES, LinearHead, softmax
+from annealfit.objectives.base import newton_multiple
+from annealfit.rows import DenseChunk, InMemoryRows, Rows
+
+N, D = 30, 5
+
+
+class Chunks(Rows):
+    """Rows that are made anew at every pass, seven at a time."""
+
+    def __init__(self, features, labels, n_classes, weights):
+        self.arrays, self.n_classes, self.n_parameters = (features, labels, weights), n_classes, features.shape[1] + 1
+
+    def chunks(self):
+        features, labels, weights = self.arrays
+        for start in range(0, len(labels), 7):
+            own = slice(start, start + 7)
+            yield DenseChunk(features[own], labels[own], None if weights is None else weights[own])
+
+
+MAKE = {
+    "dense": InMemoryRows,
+    "sparse": lambda X, *rest: InMemoryRows(scipy.sparse.csr_array(X), *rest),
+    "chunks": Chunks,
+}
+
+
+def arrays(n_classes, weighted):
+    generator = np.random.default_rng(n_classes)
+    X = generator.normal(size=(N, D - 1)) * (generator.random((N, D - 1)) < 0.7)
+    y = np.arange(N) % n_classes
+    return X, y, n_classes, generator.uniform(0.1, 3.0, size=N) if weighted else None
+
+
+@pytest.fixture(params=[(2, False), (2, True), (3, False), (3, True)], ids=str)
+def table(request):
+    return arrays(*request.param)
+
+
+@pytest.fixture(params=MAKE)
+def head(request, table):
+    return LinearHead(MAKE[request.param](*table), regularization=0.1)
+
+
+def some_weights(head, seed=1, scale=1.0):
+    return np.random.default_rng(seed).normal(size=(D, head.n_outputs)) * scale
+
+
+def distribution(head, X, weights):
+    """Probabilities (N, C) by SciPy."""
+    logits = X @ weights[:-1] + weights[-1]
+    if head.n_outputs == 1:
+        return np.column_stack([scipy.special.expit(-logits), scipy.special.expit(logits)])
+    return scipy.special.softmax(logits, axis=1)
+
+
+def test_gram_is_the_weighted_mean_of_outer_products(head, table):
+    X, _, _, weights = table
+    augmented = np.column_stack([X, np.ones(N)])
+    expected = np.einsum("n,ni,nj->ij", np.ones(N) if weights is None else weights, augmented, augmented)
+    np.testing.assert_allclose(head.gram, expected / (N if weights is None else weights.sum()), rtol=1e-12, atol=1e-15)
+
+
+def test_cross_entropy_and_accuracy_are_scikit_learns(head, table):
+    X, y, n_classes, weights = table
+    point = head.at(some_weights(head))
+    probabilities = distribution(head, X, point.weights)
+    expected = log_loss(y, probabilities, labels=range(n_classes), sample_weight=weights)
+    np.testing.assert_allclose(point.cross_entropy, expected, rtol=1e-9)
+    expected = accuracy_score(y, probabilities.argmax(axis=1), sample_weight=weights)
+    np.testing.assert_allclose(point.accuracy, expected, rtol=1e-12)
+
+
+def test_gradient_is_the_derivative_of_the_loss(head):
+    weights = some_weights(head)
+    numerical = approx_fprime(weights.ravel(), lambda w: head.at(w.reshape(weights.shape)).loss, 1e-7)
+    # forward differences of step 1e-7
+    np.testing.assert_allclose(head.at(weights).gradients.T.ravel(), numerical, atol=1e-5)
+
+
+def test_bend_is_the_second_derivative_along_an_update(head):
+    point, update = head.at(some_weights(head)), some_weights(head, 2).T
+    step = 1e-4
+    losses = [point.moved(multiple * update).loss for multiple in (-step, 0.0, step)]
+    numerical = (losses[0] - 2 * losses[1] + losses[2]) / step**2
+    # central differences: truncation of order 1e-8, rounding of three losses over 1e-8
+    np.testing.assert_allclose(point.bend(update), numerical, rtol=1e-5)
+    slope = (losses[2] - losses[0]) / (2 * step)
+    expected = max(-slope / numerical, 0.0)
+    np.testing.assert_allclose(newton_multiple(point, update), expected, rtol=1e-4)
+
+
+def test_a_move_adds_the_updates_of_all_blocks(head):
+    point, update = head.at(some_weights(head)), some_weights(head, 2).T
+    np.testing.assert_array_equal(point.moved(update).weights, point.weights + update.T)
+    np.testing.assert_array_equal(point.moved(update.reshape(1, -1)).weights, point.weights + update.T)  # as one block
+
+
+@pytest.mark.parametrize("kind", ["sparse", "chunks"])
+def test_every_kind_of_rows_has_the_same_sums(table, kind):
+    """The tolerance covers sums in another order."""
+    first, other = (LinearHead(MAKE[name](*table), regularization=0.1) for name in ("dense", kind))
+    weights = some_weights(first)
+    one, two = first.at(weights), other.at(weights)
+    for name in ("loss", "accuracy", "gradients"):
+        np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(one.lower_bound(), two.lower_bound(), rtol=1e-9)
+    np.testing.assert_allclose(one.output_grams(), two.output_grams(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(first.rows.class_shares, other.rows.class_shares, rtol=1e-12)
+
+
+def test_what_is_remembered_of_a_chunk_goes_with_it(table):
+    """Probabilities of rows in memory are kept for the gradient; those of rows that are made anew are not."""
+    point = LinearHead(InMemoryRows(*table), 0.1).at(np.zeros((D, 1 if table[2] == 2 else 3)))
+    assert len(point._probabilities) == 1
+    point = LinearHead(Chunks(*table), 0.1).at(np.zeros((D, 1 if table[2] == 2 else 3)))
+    assert len(point._probabilities) == 0
+
+
+def test_the_bias_is_not_regularised(head):
+    weights = np.zeros((D, head.n_outputs))
+    weights[-1] = 5.0
+    assert head.at(weights).penalty == 0
+    weights[0, 0] = 2.0
+    assert head.at(weights).penalty == pytest.approx(0.5 * 0.1 * 4)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e100])
+def test_large_logits_do_not_overflow(head, scale):
+    point = head.at(some_weights(head, 2, scale))
+    assert np.isfinite(point.cross_entropy)
+    assert np.isfinite(point.gradients).all()
+
+
+def test_softmax_is_scipys():
+    logits = np.random.default_rng(3).normal(size=(4, 6)) * 50
+    np.testing.assert_allclose(softmax(logits), scipy.special.softmax(logits, axis=0), rtol=1e-12)
+
+
+def test_a_tie_goes_to_the_first_class(head, table):
+    _, y, _, weights = table
+    np.testing.assert_allclose(
+        head.at(np.zeros((D, head.n_outputs))).accuracy, np.average(y == 0, weights=weights), rtol=1e-12
+    )
+
+
+def test_curvature_gram_and_diagonal(head):
+    penalty = 0.1 * np.diag([1, 1, 1, 1, 0])
+    point = head.at(np.zeros((D, head.n_outputs)))
+    (gram,) = CURVATURES["gram"](head)(point)
+    np.testing.assert_array_equal(gram.matrix, (head.gram + head.gram.T) / 2 + penalty)
+    (diagonal,) = CURVATURES["diagonal"](head)(point)
+    np.testing.assert_array_equal(diagonal.matrix, np.diag(np.diag(head.gram)) + penalty)
