@@ -80,7 +80,7 @@ class Problems(Sequence[QuadraticProblem]):
     @property
     def levels(self) -> int:
         """Values that one parameter's update can take, `2^K`."""
-        return self._encoding.levels
+        return 1 << self.bits
 
     @property
     def resolutions(self) -> NDArray[np.float64]:
@@ -108,8 +108,15 @@ def alike(problems: Sequence[QuadraticProblem]) -> Iterator[tuple[NDArray[np.int
 
     What is done to one problem of a group can be done to all of them at once.
     """
-    if isinstance(problems, Problems) and problems.is_alike:
-        yield np.arange(len(problems)), problems
+    if isinstance(problems, Problems):
+        if problems.is_alike:
+            yield np.arange(len(problems)), problems
+            return
+        of_metric: dict[Metric, list[int]] = {}
+        for position, metric in enumerate(problems.metrics):
+            of_metric.setdefault(metric, []).append(position)
+        for metric, found in of_metric.items():
+            yield np.array(found), Problems((metric,), problems.gradients[found], problems.ranges[found], problems.bits)
         return
     groups: dict[tuple[Metric, int], list[int]] = {}
     for position, problem in enumerate(problems):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +52,9 @@ class Objective(Protocol):
 
 
 def newton_multiple(point: Point, updates: NDArray[np.float64]) -> float:
-    """`−f′(0)/f″(0)` of the loss along an update of all blocks; 0 where it does not fall."""
+    """`−f′(0)/f″(0)` of the loss along an update of all blocks: 0 where it does not fall, ∞ where it bends down."""
     slope = float((point.gradients * updates).sum())
     if slope >= 0:
         return 0.0
-    bend: Any = point.bend(updates)
-    return -slope / bend if bend > 0 else 0.0
+    bend = point.bend(updates)
+    return -slope / bend if bend > 0 else math.inf

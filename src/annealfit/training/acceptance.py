@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -35,8 +36,12 @@ class Proposal:
         return self._tried[key]
 
     def newton_multiple(self, accepted: NDArray[np.bool_]) -> float:
-        """The multiple that minimises the loss to second order along the accepted updates; 0 where it does not fall."""
-        return newton_multiple(self.point, self._direction(accepted).reshape(self.point.gradients.shape))
+        """The multiple that minimises the loss to second order along the accepted updates.
+
+        0 where the loss does not fall; 1, the surrogate's own step, where it bends down and has no least.
+        """
+        found = newton_multiple(self.point, self._direction(accepted).reshape(self.point.gradients.shape))
+        return found if math.isfinite(found) else 1.0
 
     def _direction(self, accepted: NDArray[np.bool_]) -> NDArray[np.float64]:
         return self.updates * accepted[:, None]

@@ -26,15 +26,16 @@ class RangePolicy:
 
 
 class AdaptiveRange(RangePolicy):
-    """A trust region for each problem: wider after an update that promised descent, narrower after one that did not.
+    """A trust region for each problem: wider after an update that promised descent and was applied, else narrower.
 
     Halving δ is worth a bit of resolution and costs no variable. A solve that failed says nothing about its range.
     """
 
     def revise(self, ranges: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
         """Grow or shrink each."""
-        without_descent = np.where(outcome.solved, SHRINKAGE, 1.0)
-        return np.clip(ranges * np.where(outcome.energies < 0, GROWTH, without_descent), SMALLEST, LARGEST)
+        gained = outcome.accepted & (outcome.energies < 0)
+        factors = np.where(gained, GROWTH, np.where(outcome.solved, SHRINKAGE, 1.0))
+        return np.clip(ranges * factors, SMALLEST, LARGEST)
 
 
 RANGE_POLICIES: dict[str, RangePolicy] = {"fixed": RangePolicy(), "adaptive": AdaptiveRange()}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from annealfit.errors import SamplerError
 from annealfit.problem import QuadraticProblem
+from annealfit.problems import Problems
 from annealfit.samplers.protocol.faults import is_passing
 from annealfit.samplers.protocol.sampler import Sampler
 from annealfit.samplers.protocol.samples import Samples
@@ -39,18 +40,21 @@ def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: An
         raise SamplerError(f"{source} with {answers!r}; expected a list of Samples, one for each problem")
     if len(answers) != len(problems):
         raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
-    for problem, answer in zip(problems, answers, strict=True):
-        expected = (problem.n_parameters, problem.encoding.bits)
+    for answer, expected in zip(answers, _expected_shapes(problems), strict=True):
         if answer.bits.shape[1:] != expected or (len(answer.bits) == 0 and answer.failure is None):
             raise SamplerError(
                 f"{source} with bits of shape {answer.bits.shape}; "
                 f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"
             )
-        if not _are_bits(answer.bits):
-            raise SamplerError(f"{source} with bits other than 0 and 1; for spins use (1 + spin) / 2")
+    if not _are_bits(np.concatenate([answer.bits.ravel() for answer in answers])):  # at once: it is done all the time
+        raise SamplerError(f"{source} with bits other than 0 and 1; for spins use (1 + spin) / 2")
+
+
+def _expected_shapes(problems: Sequence[QuadraticProblem]) -> list[tuple[int, int]]:
+    if isinstance(problems, Problems):
+        return [(problems.n_parameters, problems.bits)] * len(problems)
+    return [(problem.n_parameters, problem.encoding.bits) for problem in problems]
 
 
 def _are_bits(values: NDArray[Any]) -> bool:
-    if values.dtype == np.uint8:  # all but always, and at every iteration
-        return not (values > 1).any()
-    return bool(np.isin(values, (0, 1)).all())
+    return not (values > 1).any() if values.dtype == np.uint8 else bool(np.isin(values, (0, 1)).all())

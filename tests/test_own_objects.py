@@ -1,0 +1,298 @@
+"""The house is open: policies, coordinates, rows and an objective of one's own, as a user would write them.
+
+Each is a few lines, passed as an object, and touches nothing in the package.
+"""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from annealfit import AnnealedClassifier
+from annealfit.baselines import solve_logistic
+from annealfit.coordinates import Coordinates, LinearCoordinates, RawCoordinates
+from annealfit.errors import InvalidInputError
+from annealfit.metric import Metric
+from annealfit.objectives import LinearHead
+from annealfit.rows import DenseChunk, Rows
+from annealfit.samplers import ExactSolver, RoundedSampler, SimulatedAnnealer
+from annealfit.training import RANGE_POLICIES, Decision, Plan, PrecisionPolicy, RangePolicy, Stopping, Trainer
+from annealfit.training.acceptance import line_search
+
+
+class Damped:
+    """A curvature: the Hessian of each class at the current point, and a little more."""
+
+    def __init__(self, damping=0.1):
+        self.damping = damping
+
+    def __call__(self, head):
+        more = np.diag(head.ridge) + self.damping * np.eye(head.n_parameters)
+        return lambda point: [matrix + more for matrix in point.output_grams()]  # arrays will do
+
+
+class Saddle:
+    """A curvature that is not convex: no certificate, and no refusal."""
+
+    def __call__(self, head):
+        matrix = 0.5 * head.gram + np.diag(head.ridge)
+        matrix[0, 0] = -0.01
+        metric = Metric(matrix)
+        return lambda point: (metric,)
+
+
+class Greedy:
+    """An acceptance rule: the one problem that promises most, if the loss then falls."""
+
+    def __call__(self, proposal):
+        chosen = np.zeros(len(proposal.energies), dtype=bool)
+        chosen[proposal.energies.argmin()] = True
+        return Decision(chosen if proposal.after(chosen, 1.0).loss < proposal.loss else np.zeros_like(chosen))
+
+
+class Relaxed(RangePolicy):
+    """A range policy: twice the size of the continuous minimum, problem by problem."""
+
+    def choose(self, problems):
+        minima = -problems.gradients @ problems.metric.inverse
+        return 2 * np.sqrt((minima**2).mean(axis=1)) + 1e-9
+
+
+class Alternating(PrecisionPolicy):
+    def following(self, bits, most, outcome):
+        return 1 if bits == most else most
+
+
+class Centred(Coordinates):
+    """Coordinates in which the bias absorbs the features' mean: they depend on the data."""
+
+    def adapted(self, objective):
+        matrix = np.eye(objective.n_parameters)
+        matrix[-1, :-1] = -objective.gram[-1, :-1]  # the last row of G is the mean
+        return LinearCoordinates(matrix)
+
+    def pull_metric(self, metric):
+        raise NotImplementedError
+
+    pull_gradients = push = pull_metric
+
+
+class Files(Rows):
+    """Rows that are read from files, one after another, at every pass."""
+
+    def __init__(self, paths, n_features, classes):
+        self.paths, self.n_parameters, self.n_classes = paths, n_features + 1, len(classes)
+        self._classes = np.asarray(classes)
+
+    @property
+    def classes(self):
+        return self._classes
+
+    def chunks(self):
+        for path in self.paths:
+            with np.load(path) as file:
+                yield DenseChunk(file["X"], file["y"])
+
+
+def fit(X, y, **settings):
+    return AnnealedClassifier(max_iter=40, random_state=0, **settings).fit(X, y)
+
+
+def optimum(X, y, regularization=1e-3):
+    head = LinearHead.of_arrays(X, y, len(np.unique(y)), regularization)
+    return head.at(solve_logistic(X, y, regularization).weights).loss
+
+
+def test_a_curvature(blobs):
+    clf = fit(*blobs, curvature=Damped())
+    assert clf.history_[-1]["loss"] < 1.02 * optimum(*blobs)
+    assert all(row["lower_bound"] <= row["energy"] for row in clf.history_)
+
+
+def test_a_curvature_that_is_not_convex_has_no_certificate_and_is_not_refused(blobs, tmp_path):
+    options = {"curvature": Saddle(), "bits": 1, "sampler": ExactSolver()}
+    clf = fit(*blobs, **options)
+    assert all(row["lower_bound"] is None and row["gap"] is None for row in clf.history_)
+    assert all(row["loss_change"] <= 0 for row in clf.history_)
+    assert clf.history_[-1]["loss"] < 0.6 * clf.history_[0]["loss"]
+    fit(*blobs, **options | {"sampler": RoundedSampler()})
+    path = tmp_path / "training.safetensors"
+    AnnealedClassifier(max_iter=10, random_state=0, checkpoint=path, **options).fit(*blobs)
+    resumed = AnnealedClassifier(max_iter=40, random_state=0, checkpoint=path, resume=True, **options).fit(*blobs)
+    np.testing.assert_array_equal(resumed.coef_, clf.coef_)
+    assert [row["gap"] for row in resumed.history_] == [None] * 40
+
+
+def test_an_acceptance_rule(blobs):
+    clf = fit(*blobs, acceptance=Greedy())
+    assert {row["accepted"] for row in clf.history_} <= {0, 1}
+    assert all(row["loss_change"] <= 0 for row in clf.history_)
+    assert fit(*blobs, acceptance=line_search).history_[-1]["loss"] == fit(*blobs).history_[-1]["loss"]
+
+
+def test_a_range_policy(blobs):
+    clf = fit(*blobs, range_policy=Relaxed(), sampler="rounded")
+    assert clf.history_[-1]["loss"] < fit(*blobs, range_policy="fixed", sampler="rounded").history_[-1]["loss"]
+    assert len({row["range"] for row in clf.history_}) > 30
+
+
+def test_a_precision_policy(blobs):
+    assert [row["bits"] for row in fit(*blobs, bits=3, precision_policy=Alternating()).history_[:4]] == [3, 1, 3, 1]
+
+
+@pytest.mark.parametrize("curvature", ["bound", "joint", "gauss_newton"])
+def test_coordinates(digits_features, curvature):
+    """The optimum stays where it was, energies and bounds are of the same quadratic, and centred bits get there sooner."""
+    X, y = digits_features
+    X, y = X[::5], y[::5]
+    raw, centred = (
+        AnnealedClassifier(max_iter=15, random_state=0, curvature=curvature, coordinates=coordinates).fit(X, y)
+        for coordinates in ("raw", Centred())
+    )
+    assert all(row["loss_change"] <= 0 for row in centred.history_)
+    assert all(row["lower_bound"] <= row["energy"] for row in centred.history_)
+    assert centred.history_[-1]["loss"] < raw.history_[-1]["loss"]
+    assert centred.history_[-1]["loss"] >= optimum(X, y) - 1e-12
+
+
+def test_linear_coordinates_are_the_same_quadratic():
+    generator = np.random.default_rng(0)
+    factor, matrix = generator.normal(size=(6, 3)), generator.normal(size=(3, 3))
+    metric, gradients, z = Metric(factor.T @ factor), generator.normal(size=(4, 3)), generator.normal(size=(4, 3))
+    coordinates = LinearCoordinates(matrix)
+    pulled = coordinates.pull_metric(metric).energies(coordinates.pull_gradients(gradients), z)
+    np.testing.assert_allclose(pulled, metric.energies(gradients, coordinates.push(z)), rtol=1e-9)
+    joint = Metric(np.kron(np.eye(2) + 0.5, metric.matrix))
+    pulled = coordinates.pull_metric(joint).energies(
+        coordinates.pull_gradients(gradients.reshape(2, 6)), z.reshape(2, 6)
+    )
+    expected = joint.energies(gradients.reshape(2, 6), coordinates.push(z.reshape(2, 6)))
+    np.testing.assert_allclose(pulled, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones((2, 2)), "rank 1; it must be square and invertible"),
+        (np.ones((2, 3)), "square"),
+        ([[np.nan]], "NaN"),
+        (np.eye(4), "for 4 parameters, and an output has 5"),
+    ],
+)
+def test_coordinates_that_are_none(blobs, matrix, message):
+    with pytest.raises(InvalidInputError, match=message):
+        fit(*blobs, coordinates=LinearCoordinates(matrix))
+
+
+def test_rows(blobs, tmp_path):
+    X, y = blobs
+    for part in range(3):
+        np.savez(tmp_path / f"{part}.npz", X=X[part::3], y=y[part::3])
+    rows = Files(sorted(tmp_path.glob("*.npz")), X.shape[1], classes=["ape", "bee", "cow"])
+    clf = AnnealedClassifier(max_iter=40, random_state=0).fit(rows)
+    assert clf.classes_.tolist() == ["ape", "bee", "cow"]
+    assert clf.n_features_in_ == 4
+    in_memory = fit(X, y)
+    # sums in another order: the last bits, which the anneals, in single precision, do not see
+    np.testing.assert_allclose(clf.coef_, in_memory.coef_, rtol=1e-9)
+    assert clf.optimality_gap_ == pytest.approx(in_memory.optimality_gap_, rel=1e-6)
+    path = tmp_path / "training.safetensors"
+    AnnealedClassifier(max_iter=10, random_state=0, checkpoint=path).fit(rows)
+    resumed = AnnealedClassifier(max_iter=40, random_state=0, checkpoint=path, resume=True).fit(rows)
+    np.testing.assert_array_equal(resumed.coef_, clf.coef_)
+    for options in ({"y": y}, {"sample_weight": np.ones(60)}):
+        with pytest.raises(InvalidInputError, match="rows bring their labels and weights with them"):
+            AnnealedClassifier().fit(rows, **options)
+
+
+class Valley:
+    """An objective that is no classifier, and not convex: Rosenbrock's, two blocks of one parameter."""
+
+    multiplications = 1.0
+
+    def at(self, weights):
+        return ValleyPoint(weights)
+
+
+class ValleyPoint:
+    def __init__(self, weights):
+        x, y = weights
+        self.weights, self.loss = weights, float((1 - x) ** 2 + 10 * (y - x**2) ** 2)
+        self.gradients = np.array([[-2 * (1 - x) - 40 * x * (y - x**2)], [20 * (y - x**2)]])
+
+    def hessian(self):
+        x, y = self.weights
+        return np.array([[2 - 40 * (y - 3 * x**2), -40 * x], [-40 * x, 20.0]])
+
+    def bend(self, updates):
+        return float(updates.ravel() @ self.hessian() @ updates.ravel())
+
+    def moved(self, updates):
+        return ValleyPoint(self.weights + updates.ravel())
+
+    def is_within(self, gap):
+        return self.loss <= gap  # the least is known to be 0
+
+    def lower_bound(self):
+        return 0.0
+
+    def figures(self):
+        return {"loss": self.loss}
+
+
+@pytest.mark.parametrize("sampler", [ExactSolver(), SimulatedAnnealer(num_reads=4)])
+def test_an_objective(sampler):
+    """The same loop, policies and samplers train what has neither rows nor classes."""
+    plan = Plan(
+        curvature=lambda objective: lambda point: [point.hessian()],  # joint: one problem over both blocks
+        coordinates=RawCoordinates(),
+        acceptance=line_search,
+        range_policy=RANGE_POLICIES["adaptive"],
+        precision_policy=PrecisionPolicy(),
+        stopping=Stopping(max_iter=300),
+        bits=5,
+        update_range=0.5,
+        step=1.0,
+        seed=0,
+    )
+    trainer = Trainer(Valley(), sampler, plan)
+    result = trainer.run(trainer.start(np.array([0.0, 1.0])))
+    losses = [row["loss"] for row in result.history]
+    assert losses == sorted(losses, reverse=True)
+    assert result.point.loss < 1e-2
+    assert any(row["lower_bound"] is None for row in result.history)  # on the ridge there is no certificate
+
+
+def test_policies_survive_cloning_and_are_part_of_a_checkpoints_identity(blobs, tmp_path):
+    path = tmp_path / "training.safetensors"
+    clf = AnnealedClassifier(max_iter=3, random_state=0, curvature=Damped(0.2), checkpoint=path)
+    assert clone(clf).curvature.damping == 0.2
+    clf.fit(*blobs)
+    again = clone(clf).set_params(resume=True, max_iter=4).fit(*blobs)
+    assert again.n_iter_ == 4
+    with pytest.raises(RuntimeError, match=r"curvature differ .*'damping': 0.2.*'damping': 0.3"):
+        clone(clf).set_params(resume=True, curvature=Damped(0.3)).fit(*blobs)
+
+
+def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
+    fit(*blobs, acceptance=Greedy()).save(tmp_path / "model.safetensors")
+    with pytest.warns(UserWarning, match="acceptance=.*Greedy.* is not part of a model file"):
+        assert AnnealedClassifier.load(tmp_path / "model.safetensors").acceptance == "line_search"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"acceptance": lambda proposal: True}, "acceptance rule returned True; expected a Decision"),
+        ({"acceptance": lambda proposal: Decision(np.array([True]))}, "for each of 3 problems"),
+        ({"curvature": lambda head: lambda point: [np.eye(5)] * 2}, "2 metrics for 3 problems"),
+        ({"curvature": lambda head: lambda point: [np.eye(4)]}, "for 4 parameters, and there are 3 blocks of 5"),
+        ({"curvature": lambda head: lambda point: [np.ones((5, 4))]}, r"shape \(5, 4\)"),
+        ({"range_policy": lambda ranges, outcome: ranges}, "an object with the methods choose, revise"),
+        ({"initialization": lambda head, seed: np.zeros(3)}, r"weights of shape \(3,\); expected \(5, 3\)"),
+        ({"coordinates": np.eye(5)}, "an object with the methods adapted, push"),
+        ({"precision_policy": PrecisionPolicy}, "the class PrecisionPolicy; pass an object of it"),
+    ],
+)
+def test_objects_that_do_not_fit_are_refused_with_what_was_expected(blobs, settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        fit(*blobs, **settings)

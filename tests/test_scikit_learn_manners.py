@@ -1,0 +1,271 @@
+"""What scikit-learn's users expect beside the conformance suite: warm starts, partial fits, validation, sparse rows,
+
+logarithms, words, grids over the sampler, lines while it works."""
+
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from annealfit import AnnealedClassifier
+from annealfit.errors import CheckpointError, InvalidInputError
+from annealfit.objectives import LinearHead
+from annealfit.samplers import BlockSampler, RoundedSampler, SimulatedAnnealer
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+def test_a_warm_start_goes_on_from_the_weights(iris):
+    clf = AnnealedClassifier(max_iter=10, warm_start=True, random_state=0, tol=0).fit(*iris)
+    first, last = clf.coef_.copy(), clf.history_[-1]["loss"]
+    clf.fit(*iris)
+    assert clf.history_[0]["loss"] <= last
+    assert not np.array_equal(clf.coef_, first)
+    cold = clone(clf).set_params(warm_start=False).fit(*iris)
+    assert cold.history_[0]["loss"] > last
+
+
+@pytest.mark.parametrize(
+    "change", [lambda X, y: (X[:, :3], y), lambda X, y: (X, y + 1), lambda X, y: (X[y > 0], y[y > 0])]
+)
+def test_a_warm_start_on_other_features_or_classes_is_refused(iris, change):
+    clf = AnnealedClassifier(max_iter=3, warm_start=True, random_state=0).fit(*iris)
+    with pytest.raises(InvalidInputError, match="warm_start=True continues a training on 4 features"):
+        clf.fit(*change(*iris))
+
+
+def test_partial_fits_on_all_rows_are_the_iterations_of_a_fit(iris):
+    whole = AnnealedClassifier(max_iter=6, random_state=0, tol=0).fit(*iris)
+    clf = AnnealedClassifier(random_state=0)
+    for _ in range(6):
+        clf.partial_fit(*iris, classes=[0, 1, 2])
+    np.testing.assert_array_equal(clf.coef_, whole.coef_)
+    assert clf.n_iter_ == len(clf.history_) == 6
+    assert [row["iteration"] for row in clf.history_] == [1, 2, 3, 4, 5, 6]
+
+
+def test_partial_fits_on_batches_learn(iris):
+    X, y = iris
+    generator = np.random.default_rng(0)
+    clf = AnnealedClassifier(random_state=0, range_policy="fixed", update_range=0.1)
+    for _ in range(40):
+        batch = generator.choice(len(y), size=30)
+        clf.partial_fit(X[batch], y[batch], classes=np.unique(y))
+    assert clf.score(X, y) > 0.9
+    only_one = y == 1
+    clf.partial_fit(X[only_one], y[only_one])  # a batch need not have every class
+    fitted = AnnealedClassifier(max_iter=3, random_state=0).fit(X, y)
+    before = fitted.coef_.copy()
+    fitted.partial_fit(X, y)
+    assert fitted.n_iter_ == 4
+    assert not np.array_equal(before, fitted.coef_)
+
+
+def test_partial_fits_that_cannot_be(iris):
+    X, y = iris
+    with pytest.raises(InvalidInputError, match="first call of partial_fit needs classes"):
+        AnnealedClassifier().partial_fit(X, y)
+    with pytest.raises(InvalidInputError, match="at least two"):
+        AnnealedClassifier().partial_fit(X, y, classes=[1])
+    clf = AnnealedClassifier(random_state=0).partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(InvalidInputError, match="not those of the first call"):
+        clf.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(InvalidInputError, match=r"labels \[3\] that are not among the classes"):
+        clf.partial_fit(X, np.where(y == 2, 3, y))
+
+
+def test_every_iteration_is_measured_on_the_validation_data(iris):
+    X, y = iris
+    clf = AnnealedClassifier(max_iter=8, random_state=0).fit(X[::2], y[::2], validation_data=(X[1::2], y[1::2]))
+    head = LinearHead.of_arrays(X[1::2], y[1::2], 3, 0.0)
+    point = head.at(np.vstack([clf.coef_.T, clf.intercept_]))
+    assert clf.history_[-1]["validation_accuracy"] == point.accuracy == clf.score(X[1::2], y[1::2])
+    assert clf.history_[-1]["validation_cross_entropy"] == pytest.approx(point.cross_entropy)
+    alone = AnnealedClassifier(max_iter=8, random_state=0).fit(X[::2], y[::2])
+    np.testing.assert_array_equal(clf.coef_, alone.coef_)  # looking changes nothing
+    assert "validation_accuracy" not in alone.history_[0]
+
+
+def overfitting():
+    generator = np.random.default_rng(3)
+    X = generator.normal(size=(120, 60))
+    return X, (X[:, 0] + generator.normal(size=120) > 0).astype(int)
+
+
+def test_early_stopping_keeps_the_weights_that_did_best(tmp_path):
+    X, y = overfitting()
+    settings = {"max_iter": 300, "regularization": 1e-6, "random_state": 0, "tol": 0.0}
+    clf = AnnealedClassifier(validation_fraction=0.4, early_stopping=True, patience=15, **settings).fit(X, y)
+    assert clf.stop_reason_ == "validation"
+    scores = [(row["validation_accuracy"], -row["validation_cross_entropy"]) for row in clf.history_]
+    assert clf.best_iteration_ == 1 + scores.index(max(scores)) == clf.n_iter_ - 15
+    short = AnnealedClassifier(validation_fraction=0.4, **settings | {"max_iter": clf.best_iteration_}).fit(X, y)
+    np.testing.assert_array_equal(clf.coef_, short.coef_)
+    path = tmp_path / "training.safetensors"
+    options = {"validation_fraction": 0.4, "early_stopping": True, "patience": 15, "checkpoint": path}
+    stopped = AnnealedClassifier(**options, **settings, callbacks=[lambda it: it.row["iteration"] == clf.n_iter_ - 5])
+    stopped.fit(X, y)
+    resumed = AnnealedClassifier(**options, **settings, resume=True).fit(X, y)
+    np.testing.assert_array_equal(resumed.coef_, clf.coef_)
+    assert (resumed.best_iteration_, resumed.n_iter_) == (clf.best_iteration_, clf.n_iter_)
+
+
+def test_the_validation_split_keeps_every_class_and_follows_the_seed():
+    X, y = load_digits(return_X_y=True)
+    X = X[:300] / 16
+    fit = lambda seed: AnnealedClassifier(max_iter=2, validation_fraction=0.2, random_state=seed).fit(X, y[:300])  # noqa: E731
+    assert fit(1).history_[0]["validation_accuracy"] == fit(1).history_[0]["validation_accuracy"]
+    assert not np.array_equal(fit(1).coef_, fit(2).coef_)
+    assert set(fit(1).classes_) == set(range(10))
+
+
+@pytest.mark.parametrize(
+    ("settings", "validation_data", "message"),
+    [
+        ({"validation_fraction": 0.0}, None, "validation_fraction is 0.0; it must be a finite number, above 0"),
+        ({"validation_fraction": 0.01}, None, "cannot be split with every class in both parts"),
+        ({"validation_fraction": 0.5}, ([[1.0] * 4], [0]), "not both"),
+        ({}, [1, 2], r"tuple \(X, y\)"),
+        ({}, ([[1.0] * 4], [9]), "that are not among the classes"),
+        ({}, ([[1.0] * 3], [0]), "3 features"),
+    ],
+)
+def test_validation_data_that_cannot_be(iris, settings, validation_data, message):
+    with pytest.raises(ValueError, match=message):
+        AnnealedClassifier(max_iter=2, **settings).fit(*iris, validation_data=validation_data)
+
+
+def sparse_table(n_rows, n_features, seed=0):
+    X = scipy.sparse.random_array((n_rows, n_features), density=0.02, rng=np.random.default_rng(seed), format="csr")
+    return X, np.asarray(X[:, :5].sum(axis=1) > X[:, 5:10].sum(axis=1)).astype(int).ravel()
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csr_matrix", "csc_array", "coo_array"])
+def test_sparse_rows_give_what_dense_ones_give(kind):
+    X, y = sparse_table(400, 30)
+    sparse = AnnealedClassifier(max_iter=20, random_state=0).fit(getattr(scipy.sparse, kind)(X), y)
+    dense = AnnealedClassifier(max_iter=20, random_state=0).fit(X.toarray(), y)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(sparse.predict_proba(X), dense.predict_proba(X.toarray()), rtol=1e-9)
+
+
+def test_sparse_rows_are_never_made_dense_as_a_whole(monkeypatch):
+    X, y = sparse_table(20_000, 40)
+    for name in ("toarray", "todense"):
+        original = getattr(scipy.sparse.csr_array, name)
+
+        def guarded(self, *arguments, original=original, **options):
+            assert self.shape[0] < len(y), "the rows were made dense"
+            return original(self, *arguments, **options)
+
+        monkeypatch.setattr(scipy.sparse.csr_array, name, guarded)
+    clf = AnnealedClassifier(max_iter=5, random_state=0, validation_fraction=0.1, class_weight="balanced").fit(X, y)
+    assert clf.predict(X).shape == (20_000,)
+
+
+def test_logarithms_of_probabilities_stay_finite():
+    X, y = load_iris(return_X_y=True)
+    for labels in (y, y == 1):
+        clf = AnnealedClassifier(max_iter=5, random_state=0).fit(X, labels)
+        np.testing.assert_allclose(np.exp(clf.predict_log_proba(X)), clf.predict_proba(X), rtol=1e-12)
+        clf.coef_ *= 1e6
+        assert np.isfinite(clf.predict_log_proba(X)).all()
+        assert (clf.predict_proba(X) == 0).any()
+
+
+@pytest.mark.parametrize("word", ["rounded", "native:num_reads=2,num_sweeps=30", "dwave-sa:num_sweeps=20"])
+def test_a_word_is_a_sampler(iris, word, tmp_path):
+    clf = AnnealedClassifier(max_iter=5, random_state=0, sampler=word).fit(*iris)
+    assert clf.score(*iris) > 0.8
+    clf.save(tmp_path / "m.safetensors")
+    assert AnnealedClassifier.load(tmp_path / "m.safetensors").sampler == word
+    assert clone(clf).sampler == word
+
+
+def test_a_grid_over_the_samplers_settings(iris):
+    for given in (None, "native", SimulatedAnnealer(num_sweeps=5)):
+        grid = {"sampler__num_reads": [1, 4], "sampler__num_sweeps": [7]}
+        search = GridSearchCV(AnnealedClassifier(max_iter=5, random_state=0, sampler=given), grid, cv=2).fit(*iris)
+        assert search.best_estimator_.sampler.num_sweeps == 7
+        assert {row["sampler__num_reads"] for row in search.cv_results_["params"]} == {1, 4}
+    assert given.num_sweeps == 5  # the one that was given is left as it was
+    nested = AnnealedClassifier(sampler=BlockSampler(SimulatedAnnealer(), max_variables=6))
+    piped = make_pipeline(StandardScaler(), nested)
+    piped.set_params(annealedclassifier__sampler__child__num_reads=3)
+    assert nested.sampler.child.num_reads == 3
+    with pytest.raises(InvalidInputError, match="SimulatedAnnealer has no setting reads; it has num_sweeps, num_reads"):
+        AnnealedClassifier(sampler=SimulatedAnnealer()).set_params(sampler__reads=3)
+    with pytest.raises(InvalidInputError, match="num_reads is 0"):
+        AnnealedClassifier(sampler=SimulatedAnnealer()).set_params(sampler__num_reads=0)
+
+
+def test_checkpoints_in_a_folder_do_not_collide(iris, tmp_path):
+    folder = tmp_path / "search"
+    estimator = AnnealedClassifier(max_iter=5, random_state=0, checkpoint=folder)
+    GridSearchCV(estimator, {"bits": [1, 2], "regularization": [1e-2, 1e-3]}, cv=2, n_jobs=2).fit(*iris)
+    assert len(list(folder.glob("*.safetensors"))) == 4 * 2 + 1
+    again = clone(estimator).set_params(resume=True, max_iter=7)
+    assert cross_val_score(again, *iris, cv=2).shape == (2,)
+    file = AnnealedClassifier(max_iter=5, random_state=0, checkpoint=tmp_path / "one.safetensors")
+    with pytest.raises(
+        CheckpointError, match="name a folder, which keeps the checkpoints of different trainings apart"
+    ):
+        GridSearchCV(file, {"bits": [1, 2]}, cv=2, error_score="raise").fit(*iris)
+    with pytest.raises(InvalidInputError, match="needs random_state to be a number"):
+        AnnealedClassifier(checkpoint=folder, resume=True).fit(*iris)
+
+
+def test_what_cannot_change_a_result_does_not_matter_to_a_checkpoint_and_what_can_does(iris, tmp_path):
+    path = tmp_path / "training.safetensors"
+    settings = {"random_state": 0, "checkpoint": path, "tol": 0.0}
+    AnnealedClassifier(max_iter=3, sampler=SimulatedAnnealer(num_threads=1), **settings).fit(*iris)
+    more = AnnealedClassifier(max_iter=5, sampler=SimulatedAnnealer(num_threads=2), resume=True, verbose=0, **settings)
+    assert more.fit(*iris).n_iter_ == 5
+    other = AnnealedClassifier(max_iter=6, sampler=SimulatedAnnealer(num_sweeps=50), resume=True, **settings)
+    with pytest.raises(CheckpointError, match=r"sampler differ .*'num_sweeps': 100.*'num_sweeps': 50"):
+        other.fit(*iris)
+
+
+def test_lines_while_it_works(iris, capsys):
+    X, y = iris
+    AnnealedClassifier(max_iter=4, random_state=0).fit(X, y)
+    assert capsys.readouterr().out == ""
+    AnnealedClassifier(max_iter=4, random_state=0, verbose=2, validation_fraction=0.3).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    pattern = r"iteration 4/4  loss 0\.\d+  accuracy \d+\.\d%  validation \d+\.\d%  at most 0 s left"
+    assert re.fullmatch(pattern, lines[-1])
+    AnnealedClassifier(max_iter=4, random_state=0, verbose=1).fit(X, y)
+    assert len(capsys.readouterr().out.splitlines()) == 1  # quick: the last line only
+
+
+def test_the_sampler_comes_back_with_the_model(iris, tmp_path):
+    sampler = BlockSampler(SimulatedAnnealer(num_sweeps=30, beta_range=(0.1, 10.0)), max_variables=9)
+    clf = AnnealedClassifier(max_iter=3, random_state=0, sampler=sampler).fit(*iris)
+    clf.save(tmp_path / "m.safetensors")
+    loaded = AnnealedClassifier.load(tmp_path / "m.safetensors")
+    assert loaded.sampler == sampler
+    assert loaded.get_params(deep=False) == clf.get_params(deep=False)
+    np.testing.assert_array_equal(loaded.fit(*iris).coef_, clf.coef_)
+
+
+def test_the_same_answers_as_logistic_regression_on_three_classes(iris):
+    clf = AnnealedClassifier(max_iter=3000, random_state=0, tol=1e-8, patience=None).fit(*iris)
+    theirs = LogisticRegression(C=1 / (1e-3 * 150), tol=1e-10, max_iter=10_000).fit(*iris)
+    np.testing.assert_allclose(clf.predict_proba(iris[0]), theirs.predict_proba(iris[0]), atol=1e-3)
+    np.testing.assert_array_equal(clf.predict(iris[0]), theirs.predict(iris[0]))
+
+
+def test_settings_of_rounded_are_none():
+    assert RoundedSampler().get_params() == {}
