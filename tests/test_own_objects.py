@@ -141,7 +141,7 @@ def test_a_precision_policy(blobs):
 
 @pytest.mark.parametrize("curvature", ["bound", "joint", "gauss_newton"])
 def test_coordinates(digits_features, curvature):
-    """The optimum stays where it was, energies and bounds are of the same quadratic, and centred bits get there sooner."""
+    """The optimum stays where it was, energies and bounds are of the same quadratic, and centred bits are better."""
     X, y = digits_features
     X, y = X[::5], y[::5]
     raw, centred = (

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from annealfit.errors import FileFormatError, InvalidInputError, choose
 from annealfit.randomness import seed_of
+from annealfit.threads import blas_threads
 
 _BATCH_BYTES = 64 * 2**20  # patches of this many bytes are in memory at once
 _STANDARDIZATIONS = ("none", "pixels", "features")
@@ -238,7 +239,8 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
                 chunk = self.pixel_scaler_.transform(chunk.reshape(len(chunk), -1)).reshape(chunk.shape)
             for filters, biases, (_, kernel, pool) in zip(self.filters_, self.biases_, self._layers(), strict=True):
                 patches = sliding_window_view(chunk, (kernel, kernel), axis=(1, 2))
-                convolved = np.tensordot(patches, filters, axes=((3, 4, 5), (1, 2, 3))) + biases
+                with blas_threads(patches.size * len(filters)):
+                    convolved = np.tensordot(patches, filters, axes=((3, 4, 5), (1, 2, 3))) + biases
                 chunk = _max_pool(np.maximum(convolved, 0), pool)
             # Filter by filter, as a channels-first network flattens.
             features[start : start + batch] = chunk.transpose(0, 3, 1, 2).reshape(len(chunk), -1)

@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 # Multiplications of a product from which on more threads help, also where the cores are shared: see docs/threads.md.
 WORTH_THREADS = 2e8
+_NONE = 2**31  # more than any machine has: no limit
 
 
 def processors() -> int:
@@ -35,7 +36,7 @@ def processors() -> int:
 
 def _share() -> int:
     given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # a list is one number per level of nesting
-    return int(given) if given.isdigit() and int(given) > 0 else 2**31
+    return int(given) if given.isdigit() and int(given) > 0 else _NONE
 
 
 @cache
@@ -47,42 +48,50 @@ def _processors_of_process(process: int) -> int:
 def blas_threads(multiplications: float) -> Iterator[None]:
     """Let linear algebra use as many threads as help for products of so many multiplications.
 
-    Never more than it was allowed before. The limit belongs to the whole process; where trainings run in several
-    threads, the smallest wish of them holds until the last one is done.
+    Never more than it was allowed before. A large product inside a piece of work on small ones has its own wish. The
+    limit belongs to the whole process, though: where several threads are at work, the smallest of their wishes holds.
     """
-    wish = processors() if multiplications >= WORTH_THREADS else 1
-    _LIMIT.enter(wish)
+    _LIMIT.enter(processors() if multiplications >= WORTH_THREADS else 1)
     try:
         yield
     finally:
-        _LIMIT.leave(wish)
+        _LIMIT.leave()
 
 
 class _SharedLimit:
-    """The process's limit of BLAS threads, and the wishes of those who are at work."""
+    """The process's limit of BLAS threads, and what each thread that is at work wishes: its innermost wish counts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._wishes: list[int] = []
+        self._wishes: dict[int, list[int]] = {}
         self._before: list[int] = []
+        self._limit = _NONE
 
     def enter(self, wish: int) -> None:
         with self._lock:
             if not self._wishes:
                 self._before = [library.num_threads for library in _libraries()]
-            self._wishes.append(wish)
-            self._set(min(self._wishes))
+            self._wishes.setdefault(threading.get_ident(), []).append(wish)
+            self._set()
 
-    def leave(self, wish: int) -> None:
+    def leave(self) -> None:
         with self._lock:
-            self._wishes.remove(wish)
-            self._set(min(self._wishes, default=2**31))
+            own = self._wishes[threading.get_ident()]
+            own.pop()
+            if not own:
+                del self._wishes[threading.get_ident()]
+            self._set()
 
-    def _set(self, limit: int) -> None:
+    def _set(self) -> None:
+        limit = min((wishes[-1] for wishes in self._wishes.values()), default=_NONE)
+        if limit == self._limit:
+            return
+        self._limit = limit
         for library, before in zip(_libraries(), self._before, strict=True):
-            target = min(limit, before)
-            if library.num_threads != target:
-                library.set_num_threads(target)
+            # threadpoolctl lets only the first thread that asks set the limit, so that threads do not undo each other's.
+            # Here they agree on one, and the last one out has to restore it.
+            set_threads = getattr(library, "_real_set_num_threads", library.set_num_threads)
+            set_threads(min(limit, before))
 
 
 _LIMIT = _SharedLimit()

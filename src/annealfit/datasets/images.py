@@ -43,6 +43,8 @@ def read_image(path: StrPath) -> NDArray[np.float64]:
         with pillow.open(path) as file:
             image = orient(file)
             image.load()
+    except FileNotFoundError:
+        raise
     except pillow.DecompressionBombError as error:
         raise FileFormatError(f"{path} has too many pixels to be read safely: {error}; make it smaller") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow's readers raise on foreign or damaged files

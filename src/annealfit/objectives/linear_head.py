@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.objectives.links import Link, Logistic, Softmax
 from annealfit.rows import Chunk, InMemoryRows, Rows
+from annealfit.threads import blas_threads
 
 Array = NDArray[np.float64]
 
@@ -52,12 +53,13 @@ class LinearHead:
     @property
     def multiplications(self) -> float:
         """Of the product of all rows with the weights."""
-        return self.rows.total_weight * self.n_parameters * self.n_outputs
+        return float(self.rows.entries * self.n_outputs)
 
     @cached_property
     def gram(self) -> Array:
         """`G = Σ_n a_n x_n x_nᵀ / Σ_n a_n`, shape (D, D): the paper's equation 3."""
-        return self.rows.mean(lambda chunk: (chunk.gram(chunk.weights),))[0]
+        with blas_threads(self.rows.entries * self.n_parameters):
+            return self.rows.mean(lambda chunk: (chunk.gram(chunk.weights),))[0]
 
     @cached_property
     def ridge(self) -> Array:
@@ -102,7 +104,8 @@ class HeadPoint:
 
     def output_grams(self) -> Array:
         """`Σ_n a_n π_nc(1 − π_nc) x_n x_nᵀ / Σ_n a_n`, shape (outputs, D, D): each output's block of the Hessian."""
-        return self.head.rows.mean(self._output_grams)[0]
+        with blas_threads(self.head.rows.entries * self.head.n_parameters):
+            return self.head.rows.mean(self._output_grams)[0]
 
     def moved(self, updates: Array) -> HeadPoint:
         """The head with updates of its blocks applied."""

@@ -54,6 +54,11 @@ class Chunk(ABC):
         """What the rows weigh together."""
         return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
 
+    @property
+    @abstractmethod
+    def entries(self) -> int:
+        """Feature values that are stored: what a product with the rows costs for each output."""
+
     def class_weights(self, n_classes: int) -> NDArray[np.float64]:
         """What the rows of each class weigh together, shape (C,)."""
         return np.bincount(self.labels, weights=self.weights, minlength=n_classes).astype(float)
@@ -94,6 +99,11 @@ class Rows(ABC):
     def total_weight(self) -> float:
         """What all rows weigh together; their number where each counts once."""
         return self.sum(lambda chunk: (chunk.total_weight,))[0]
+
+    @cached_property
+    def entries(self) -> int:
+        """Feature values of all rows."""
+        return self.sum(lambda chunk: (chunk.entries,))[0]
 
     @cached_property
     def class_shares(self) -> NDArray[np.float64]:

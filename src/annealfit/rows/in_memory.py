@@ -58,6 +58,11 @@ class DenseChunk(Chunk):
         left = self._augmented.T
         return (left if values is None else left * values) @ self._augmented
 
+    @property
+    def entries(self) -> int:
+        """n·D."""
+        return self._augmented.size
+
     def content(self) -> Iterable[NDArray[Any]]:
         """The features with their column of ones."""
         return (self._augmented,)
@@ -88,6 +93,11 @@ class SparseChunk(Chunk):
         gram[-1, :-1] = gram[:-1, -1] = self._transposed @ ones
         gram[-1, -1] = ones.sum()
         return gram
+
+    @property
+    def entries(self) -> int:
+        """Those that are not zero, and the ones."""
+        return self._features.nnz + len(self.labels)
 
     def content(self) -> Iterable[NDArray[Any]]:
         """The stored entries and where they stand."""
