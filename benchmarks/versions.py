@@ -74,8 +74,8 @@ def run(*, quick, revision=EARLIER):
         if earlier is None:
             print(f"\nThe history does not go back to {revision}: no comparison of versions")
             return
-        sources, turns = (earlier, ROOT / "src"), 2 if quick else 5
-        old, new = least_of_turns(sources, turns, threads=1, seconds=1.0)
+        sources, turns = (earlier, ROOT / "src"), 3 if quick else 12
+        old, new = least_of_turns(sources, turns, threads=1, seconds=0.4)
         rows = [[name, f"{old[name]:.2f}", f"{new[name]:.2f}", f"{new[name] / old[name]:.2f}×"] for name in new]
         print_table(
             f"ms per iteration, one BLAS thread: {revision} and now", ["training", "then", "now", "ratio"], rows

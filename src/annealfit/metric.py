@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from annealfit.errors import InvalidInputError
-from annealfit.threads import blas_threads
+from annealfit.threads import threads_for_large_product
 
 # A curvature assembled by a BLAS may differ from its transpose in the last bits; more is a mistake.
 _SYMMETRY_TOLERANCE = 1e-8
@@ -71,7 +71,7 @@ class Metric:
     @cached_property
     def is_convex(self) -> bool:
         """Whether `G` is positive semidefinite, up to the rounding of its eigenvalues."""
-        with blas_threads(self.size**3):
+        with threads_for_large_product(self.size**3):
             eigenvalues = np.linalg.eigvalsh(self.matrix)
         return bool(eigenvalues[0] >= -1e-12 * self.size * np.abs(eigenvalues).max())
 
@@ -79,7 +79,7 @@ class Metric:
     def inverse(self) -> NDArray[np.float64]:
         """`G⁻¹`, slightly damped where G is singular: the Newton step's matrix."""
         damping = 1e-10 * np.trace(self.matrix) / self.size or 1.0
-        with blas_threads(self.size**3):
+        with threads_for_large_product(self.size**3):
             return np.linalg.inv(self.matrix + damping * np.eye(self.size))
 
     def part(self, block: slice) -> Metric:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -56,6 +56,11 @@ def blas_threads(multiplications: float) -> Iterator[None]:
         yield
     finally:
         _LIMIT.leave()
+
+
+def threads_for_large_product(multiplications: float) -> AbstractContextManager[None]:
+    """As `blas_threads` where the product is large; else nothing is changed, which costs nothing."""
+    return blas_threads(multiplications) if multiplications >= WORTH_THREADS else nullcontext()
 
 
 class _SharedLimit:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.objectives.links import Link, Logistic, Softmax
 from annealfit.rows import Chunk, InMemoryRows, Rows
-from annealfit.threads import blas_threads
+from annealfit.threads import blas_threads, threads_for_large_product
 
 Array = NDArray[np.float64]
 
@@ -104,7 +104,7 @@ class HeadPoint:
 
     def output_grams(self) -> Array:
         """`Σ_n a_n π_nc(1 − π_nc) x_n x_nᵀ / Σ_n a_n`, shape (outputs, D, D): each output's block of the Hessian."""
-        with blas_threads(self.head.rows.entries * self.head.n_parameters):
+        with threads_for_large_product(self.head.rows.entries * self.head.n_parameters):
             return self.head.rows.mean(self._output_grams)[0]
 
     def moved(self, updates: Array) -> HeadPoint:

@@ -26,11 +26,11 @@ class Surrogate:
         self._metrics_at = curvature(objective)
         self._coordinates = coordinates.adapted(objective)
         self._pulled: dict[Metric, Metric] = {}  # of the last point: a metric that does not change is pulled once
+        self._latest: tuple[Point | None, list[Metric]] = (None, [])
 
     def problems(self, point: Point, ranges: NDArray[np.float64], bits: int) -> Problems:
         """The problems of an iteration that starts at the point; a single range is every problem's."""
-        metrics = [given if isinstance(given, Metric) else Metric(given) for given in self._metrics_at(point)]
-        self._pulled = {metric: self._pulled.get(metric) or self._coordinates.pull_metric(metric) for metric in metrics}
+        metrics = self._metrics(point)
         gradients = self._gradients(point, metrics)
         if len(metrics) not in (1, len(gradients)):
             raise InvalidInputError(
@@ -39,6 +39,15 @@ class Surrogate:
         widths = np.full(len(gradients), ranges[0]) if len(ranges) == 1 else ranges
         return Problems(tuple(self._pulled[metric] for metric in metrics), gradients, widths, bits)
 
+    def _metrics(self, point: Point) -> list[Metric]:
+        """The metrics at the point; asked again for the same one, as before the first iteration, it knows them."""
+        if self._latest[0] is not point:
+            metrics = [given if isinstance(given, Metric) else Metric(given) for given in self._metrics_at(point)]
+            pull = self._coordinates.pull_metric
+            self._pulled = {metric: self._pulled.get(metric) or pull(metric) for metric in metrics}
+            self._latest = point, metrics
+        return self._latest[1]
+
     def updates(
         self, problems: Problems, answers: Sequence[Samples], solved: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -46,10 +55,13 @@ class Surrogate:
 
         The energies are computed here and not the sampler's: the guarantee of descent rests on them.
         """
-        chosen = np.zeros(problems.gradients.shape)
-        if solved.any():
-            bits = np.stack([answer.best_bits for answer in answers if answer.failure is None])
-            chosen[solved] = problems.take(np.flatnonzero(solved)).decode(bits)
+        if solved.all():
+            chosen = problems.decode(np.stack([answer.best_bits for answer in answers]))
+        else:
+            chosen = np.zeros(problems.gradients.shape)
+            if solved.any():
+                bits = np.stack([answer.best_bits for answer in answers if answer.failure is None])
+                chosen[solved] = problems.take(np.flatnonzero(solved)).decode(bits)
         return self._coordinates.push(chosen), problems.energies(chosen)
 
     def _gradients(self, point: Point, metrics: Sequence[Metric]) -> NDArray[np.float64]:

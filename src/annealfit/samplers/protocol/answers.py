@@ -57,4 +57,4 @@ def _expected_shapes(problems: Sequence[QuadraticProblem]) -> list[tuple[int, in
 
 
 def _are_bits(values: NDArray[Any]) -> bool:
-    return not (values > 1).any() if values.dtype == np.uint8 else bool(np.isin(values, (0, 1)).all())
+    return values.max(initial=0) <= 1 if values.dtype == np.uint8 else bool(np.isin(values, (0, 1)).all())
