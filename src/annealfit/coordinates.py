@@ -11,12 +11,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from annealfit.arrays import Array
 from annealfit.errors import InvalidInputError
 from annealfit.metric import Metric, as_real
-
-Array = NDArray[np.float64]
 
 
 class Coordinates(ABC):

@@ -93,8 +93,8 @@ class _SharedLimit:
             return
         self._limit = limit
         for library, before in zip(_libraries(), self._before, strict=True):
-            # threadpoolctl lets only the first thread that asks set the limit, so that threads do not undo each other's.
-            # Here they agree on one, and the last one out has to restore it.
+            # threadpoolctl lets only the first thread that asks set the limit, so that threads do not undo each
+            # other's. Here they agree on one, and the last one out has to restore it.
             set_threads = getattr(library, "_real_set_num_threads", library.set_num_threads)
             set_threads(min(limit, before))
 

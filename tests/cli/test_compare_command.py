@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from rich.console import Console
 from typer.testing import CliRunner
 
-from annealfit.cli import app, compare
+from annealfit.cli import app, compare, comparison_tables
 from annealfit.errors import InvalidInputError, MissingDependencyError, SamplerError
 from annealfit.experiments import Record
 from annealfit.experiments.sampler_study import Comparison
@@ -20,7 +20,7 @@ from annealfit.experiments.solving import ProblemSet, SolveRow
 from annealfit.export import read_npz
 from annealfit.metric import Metric
 from annealfit.problems import Problems
-from annealfit.report.sampler_figure import draw_comparison, summarise
+from annealfit.report.sampler_figure import draw_comparison, summarise_comparison
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
 
@@ -30,7 +30,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 def run(*arguments):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "console", Console(highlight=False, width=100))
+        patch.setattr(comparison_tables, "console", Console(highlight=False, width=100))
         result = CliRunner().invoke(app, [*QUICK, *map(str, arguments)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -247,8 +247,8 @@ def test_labels_of_the_figure_do_not_collide():
 def test_the_gist_names_ties_together_and_says_when_nobody_gets_there():
     found = crowd([0.1, 0.2], [0.5, 0.5])
     rows = [SolveRow("one", "first", gap=0.5), SolveRow("two", "first", gap=0.5), found.solving[-1]]
-    said = summarise(replace(found, solving=tuple(rows)))
+    said = summarise_comparison(replace(found, solving=tuple(rows)))
     assert "the energies of one and two are the lowest; none reaches half of the targets." in said
     fast = replace(rows[1], seconds_to_target=0.2)
-    assert "fastest to the target is two." in summarise(replace(found, solving=(rows[0], fast)))
-    assert "problems" not in summarise(replace(found, solving=found.solving[-1:]))
+    assert "fastest to the target is two." in summarise_comparison(replace(found, solving=(rows[0], fast)))
+    assert "problems" not in summarise_comparison(replace(found, solving=found.solving[-1:]))

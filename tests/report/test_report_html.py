@@ -44,7 +44,7 @@ def test_records_are_text_in_the_page(records):
 
 def test_summary_counts(records):
     tables = html.all_tables(records)
-    summary = html.summarise(records, tables, ["one.safetensors is cut short"])
+    summary = html.summarise_records(records, tables, ["one.safetensors is cut short"])
     assert (summary.finished, summary.failed, len(summary.damaged)) == (21, 1, 1)
     literal = next(entry for entry in summary.closeness if entry.name == "literal")
     assert (literal.near, literal.total) == (0, 17)  # seven metrics and ten recalls, all of 10 %

@@ -72,7 +72,7 @@ def test_the_embedding_is_valid_and_the_tiles_are_disjoint():
     device = MockQPU("Z12", defects=0.02, seed=4)
     sampler = sampler_on(device)
     several = problems(6, n_parameters=10)
-    composite, n_qubits = sampler._placement.composite(several[0], 6)
+    composite, n_qubits = sampler._tiles.composite(several[0], 6)
     program = Program.of(several, sampler.ranges, 2.0)
     embedding = composite.children[0].embedding
     assert verify_embedding(embedding, list(program.model.quadratic), list(device.edgelist))

@@ -10,5 +10,5 @@ __all__ = ["app", "main"]
 # The commands, in the order of --help.
 for _command in (training.train, training.predict, training.export, paper.reproduce, paper.report, hardware.hardware):
     app.command()(_command)
-app.command()(compare.compare_samplers)
+app.command("compare-samplers")(compare.compare)
 app.add_typer(data.datasets_app, name="datasets")

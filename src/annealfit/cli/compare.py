@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from annealfit import __version__
-from annealfit.cli.display import console, errors, make_progress, make_table, plain
+from annealfit.cli.comparison_tables import print_comparison
+from annealfit.cli.display import errors, make_progress, plain
 from annealfit.cli.options import (
     BitsOption,
     DatasetArgument,
@@ -30,30 +30,25 @@ from annealfit.cli.options import (
     SizeOption,
     StandardizeOption,
 )
+from annealfit.cli.preparing import make_classifier, prepare
 from annealfit.cli.sampling import choose_sampler
-from annealfit.datasets import load_dataset
 from annealfit.errors import InvalidInputError, MissingDependencyError, choose
-from annealfit.experiments import Prepared, Record, sampler_study, store
+from annealfit.experiments import Record, sampler_study, store
 from annealfit.experiments.sampler_study import Comparison
-from annealfit.experiments.solving import CONFIDENCE, SolveRow
-from annealfit.experiments.spec import RunSpec
+from annealfit.experiments.solving import CONFIDENCE
 from annealfit.export import write
-from annealfit.features import RandomConvFeatures
 from annealfit.persistence import write_json
 from annealfit.report import sampler_figure
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import SAMPLERS
 
 COMPARISON_FILE = "comparison.json"
-# Headings of two lines, for a terminal of 80 columns.
-_SOLVING = "above\nbound", "% of\nit", "least\nms", "median\nms", "reached", "problems", "to\ntarget", "QPU\nms"
-_TRAINING = "loss ÷\noptimum", "test\n%", "iterations", "seconds", "QPU\nseconds"
 _NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that decide no result, or stand elsewhere
 # All but the one that is paid for by use.
 UNASKED = tuple(name for name in SAMPLERS if name != "qpu")
 
 
-def compare_samplers(
+def compare(
     context: typer.Context,
     dataset: DatasetArgument,
     samplers: Annotated[
@@ -98,28 +93,20 @@ def compare_samplers(
 
       annealfit compare-samplers digits --bits 1 --samplers native,native:num_reads=100,rounded -o runs/one-bit
     """
-    chosen_bits = bits if bits is not None else 3 if preset == Preset.annealfit else 20
-    classifier = RunSpec(dataset, "qubo", seed, str(preset), chosen_bits, max_iter=iterations).classifier()
-    features = RandomConvFeatures(
-        n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
-    )
-    data = load_dataset(dataset, seed=seed, size=size, download=download)
-    prepared = Prepared.of(data, features)
-    classifier.problems(prepared.X_train, data.y_train)  # bad settings fail before any file is made
+    classifier = make_classifier(preset, bits, iterations, seed)
+    prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
+    classifier.problems(prepared.X_train, prepared.dataset.y_train)  # bad settings fail before any file is made
     made, skipped = _make_samplers(samplers, seed, native=classifier.sampler)
     if out is not None:
         _open_folder(out)
-    with ExitStack() as stack:
-        for sampler in made.values():
-            stack.enter_context(sampler)  # one may have a connection to close
-        on_solve = stack.enter_context(_progress(list(made), (repeats + 1) * (2 if late else 1) + iterations))
+    with _opened(made), _progress(list(made), (repeats + 1) * (2 if late else 1) + iterations) as on_solve:
         found = sampler_study.compare_samplers(
             made, prepared, classifier, late=late, repeats=repeats, target=target, seed=seed, on_solve=on_solve
         )
     options = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
     document = {
         "annealfit": __version__,
-        "options": {**options, "bits": chosen_bits},
+        "options": {**options, "bits": classifier.bits},
         "samplers": {name: sampler.describe() for name, sampler in made.items()},
         "confidence": CONFIDENCE,
         "skipped": skipped,
@@ -131,9 +118,18 @@ def compare_samplers(
     if as_json:
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        _print(found, f"{100 * target:g} %")
+        print_comparison(found, f"{100 * target:g} %")
     for note in notes:
         errors.print(plain(f"note: {note}"), soft_wrap=True)
+
+
+@contextmanager
+def _opened(samplers: Mapping[str, Sampler]) -> Iterator[None]:
+    """Samplers that are closed in the end: one may have a connection."""
+    with ExitStack() as stack:
+        for sampler in samplers.values():
+            stack.enter_context(sampler)
+        yield
 
 
 def _make_samplers(
@@ -249,65 +245,3 @@ def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str
         notes.append(f"no figure: {error}")
     write_json(folder / COMPARISON_FILE, document)
     return notes
-
-
-def _print(found: Comparison, target: str) -> None:
-    for taken in found.problem_sets:
-        when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
-        count, size = len(taken.problems), taken.problems[0].n_variables
-        title = f"{count} problems {when}, {size} variables; sum of bounds {taken.bounds.sum():.4g}"
-        rows = [(row.sampler, row.failure, _solving_cells(row)) for row in found.solving if row.problems == taken.name]
-        console.print(_table(title, _SOLVING, rows), "")
-    trained = [(r.method, r.error, _training_cells(r, found)) for r in (*found.training, found.optimum)]
-    console.print(_table("Training with each", _TRAINING, trained), "")
-    failures = {record.method: record.error for record in found.training if record.error}
-    failures |= {row.sampler: row.failure for row in found.solving if row.failure}
-    for name, failure in failures.items():
-        console.print(plain(f"{name} failed: {failure}"), soft_wrap=True)
-    console.print(
-        f"Reached: within {target} of the bound of the best energy that any sampler found. "
-        f"To target: the time of a problem until then with {CONFIDENCE:.0%} confidence, median, in ms."
-    )
-    console.print(plain(sampler_figure.summarise(found)))
-
-
-def _solving_cells(row: SolveRow) -> tuple[str, ...]:
-    return (
-        f"{row.gap:.2e}",
-        f"{100 * row.gap_share:.1f}",
-        _milliseconds(row.least_seconds),
-        _milliseconds(row.median_seconds),
-        f"{row.reached:.0%}",
-        str(row.problems_reached),
-        _milliseconds(row.seconds_to_target),
-        "" if row.access_seconds is None else _milliseconds(row.access_seconds),
-    )
-
-
-def _training_cells(record: Record, found: Comparison) -> tuple[str, ...]:
-    return (
-        f"{record.loss / found.optimum.loss:.5f}",
-        f"{100 * record.test.get('accuracy', math.nan):.1f}",
-        str(record.iterations or ""),
-        f"{record.seconds:.2f}",
-        "" if record.access_seconds is None else f"{record.access_seconds:.2f}",
-    )
-
-
-def _table(title: str, headings: Sequence[str], rows: Sequence[tuple[str, str | None, tuple[str, ...]]]) -> Table:
-    """A row per sampler: its name, why it failed if it did, its cells. The last column is a QPU's, or is not there."""
-    width = len(headings) - (not any(cells[-1] for _, failure, cells in rows if failure is None))
-    table = make_table(title)
-    table.add_column("sampler", overflow="fold")
-    columns = zip(*(cells for _, _, cells in rows), strict=True)
-    for heading, column in zip(headings[:width], columns, strict=False):
-        table.add_column(heading, justify="right", min_width=max(map(len, column)))  # headings may wrap, numbers not
-    for name, failure, cells in rows:
-        table.add_row(plain(name), *(("failed",) if failure else cells[:width]))
-    return table
-
-
-def _milliseconds(seconds: float) -> str:
-    if math.isinf(seconds):
-        return "never"
-    return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"

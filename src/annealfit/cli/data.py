@@ -10,8 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRem
 
 from annealfit.cli.display import console, make_progress, make_table, plain
 from annealfit.cli.options import JsonOption
-from annealfit.datasets import DATASETS, is_available
-from annealfit.datasets import fetch as fetch_files
+from annealfit.datasets import DATASETS, fetch, is_available
 
 datasets_app = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
 
@@ -53,8 +52,8 @@ def datasets(context: typer.Context, as_json: JsonOption = False) -> None:
     console.print(table)
 
 
-@datasets_app.command()
-def fetch(
+@datasets_app.command("fetch")
+def fetch_files(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
     offline: Annotated[bool, typer.Option("--offline", help="Do not use the network; say what is missing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Fetch again, and replace files that are there.")] = False,
@@ -79,7 +78,7 @@ def fetch(
         progress.update(tasks[file], completed=done, total=total)
 
     with progress:
-        paths = fetch_files(name, offline=offline, force=force, progress=on_chunk)
+        paths = fetch(name, offline=offline, force=force, progress=on_chunk)
     for path in paths:
         console.print(plain(str(path)), soft_wrap=True)
     if not paths:

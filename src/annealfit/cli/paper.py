@@ -16,9 +16,10 @@ from annealfit.cli.display import console, errors, make_progress, make_table, pl
 from annealfit.cli.options import DownloadOption, JsonOption, Preset, PresetOption, parse_numbers
 from annealfit.datasets import load_dataset
 from annealfit.experiments import paper
-from annealfit.experiments.backends import on_dask, on_this_machine
-from annealfit.experiments.records import Store
-from annealfit.experiments.runner import run_all
+from annealfit.experiments.backends import Backend, on_dask, on_this_machine
+from annealfit.experiments.records import Record, Store
+from annealfit.experiments.runner import Tally, run_all
+from annealfit.experiments.spec import RunSpec
 from annealfit.report import tables as report_tables
 
 # What the program prints for each TABLE of `reproduce`; the report has them all.
@@ -62,23 +63,9 @@ def reproduce(
     specs = paper.runs_of(tables or paper.TABLES, preset, parse_numbers(seeds, "--seeds"))
     for note in _check_data(sorted({spec.dataset for spec in specs}), download):
         errors.print(plain(note), soft_wrap=True)
-    records_store = Store(out)
-    backend = on_this_machine(jobs) if dask is None else on_dask(dask)
     started = time.perf_counter()
-    progress = make_progress(
-        TextColumn("Runs"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeRemainingColumn(),
-    )
-    with progress:
-        task = progress.add_task("", total=len(specs), completed=sum(map(records_store.is_done, specs)))
-        tally = run_all(
-            specs, records_store, backend, lambda record: progress.update(task, advance=1, description=record.run.id)
-        )
+    tally, records = _run(specs, Store(out), on_this_machine(jobs) if dask is None else on_dask(dask))
     seconds = time.perf_counter() - started
-    records = records_store.of(specs)
     failed = {record.run.id: record.error for record in records if record.error}
     if as_json:
         rows = [{"run": r.run.to_json(), "train": r.train, "test": r.test, "error": r.error} for r in records]
@@ -96,6 +83,25 @@ def reproduce(
         errors.print(plain(f"failed: {name}: {error}"), soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+def _run(specs: list[RunSpec], store: Store, backend: Backend) -> tuple[Tally, list[Record]]:
+    """Carry out the runs that are not done yet, with a bar; the records of all of them."""
+    progress = make_progress(
+        TextColumn("Runs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+    )
+    with progress:
+        task = progress.add_task("", total=len(specs), completed=sum(map(store.is_done, specs)))
+
+        def on_record(record: Record) -> None:
+            progress.update(task, advance=1, description=record.run.id)
+
+        tally = run_all(specs, store, backend, on_record)
+    return tally, store.of(specs)
 
 
 def report(

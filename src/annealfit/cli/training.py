@@ -15,7 +15,6 @@ import typer
 from rich.table import Table
 
 from annealfit import __version__
-from annealfit.classifier import AnnealedClassifier
 from annealfit.cli.display import console, errors, make_table, plain, training_progress
 from annealfit.cli.options import (
     BitsOption,
@@ -35,13 +34,12 @@ from annealfit.cli.options import (
     SizeOption,
     StandardizeOption,
 )
+from annealfit.cli.preparing import make_classifier, prepare
 from annealfit.cli.sampling import choose_sampler, describe_plan, sampler_notes
-from annealfit.datasets import load_dataset
 from annealfit.description import describe
 from annealfit.errors import InvalidInputError, MissingDependencyError
-from annealfit.experiments import Prepared, TrainingRun, run_training, store
+from annealfit.experiments import TrainingRun, run_training, store
 from annealfit.export import write
-from annealfit.features import RandomConvFeatures
 from annealfit.image_classifier import ImageClassifier
 from annealfit.samplers.catalogue import resolve_sampler
 
@@ -83,20 +81,17 @@ def train(
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     _check_resumable(out, resume)
-    classifier = _classifier(preset, bits, max_iter, seed)
+    classifier = make_classifier(preset, bits, max_iter, seed)
     if sampler is not None or blocks is not None:
         classifier.set_params(sampler=choose_sampler(sampler, blocks, classifier.sampler, seed))
-    features = RandomConvFeatures(
-        n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
-    )
-    prepared = Prepared.of(load_dataset(dataset, seed=seed, size=size, download=download), features)
+    prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
     config = {
         "annealfit": __version__,
         "dataset": dataset,
         "image_size": size,
         "preset": str(preset),
         "seed": seed,
-        "features": features.get_params(),
+        "features": prepared.features.get_params(),
         "classifier": describe(classifier.get_params(deep=False)),
     }
     again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
@@ -188,12 +183,9 @@ def export(
 
       annealfit export digits --format coo --bits 5 --class 7 -o seven.coo
     """
-    data = load_dataset(dataset, seed=seed, size=size, download=download)
-    features = RandomConvFeatures(
-        n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
-    )
-    classifier = _classifier(preset, bits, None, seed)
-    problems = classifier.problems(features.fit_transform(data.X_train), data.y_train)
+    prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
+    data = prepared.dataset
+    problems = make_classifier(preset, bits, None, seed).problems(prepared.X_train, data.y_train)
     if not 0 <= class_index < len(problems):
         raise InvalidInputError(f"--class is {class_index}; {dataset} has the classes 0 to {len(problems) - 1}")
     problem = problems[class_index]
@@ -235,18 +227,6 @@ def _tell(run: TrainingRun, folder: Path, again: str, *, as_json: bool) -> None:
         raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
 
 
-def _classifier(preset: Preset, bits: int | None, max_iter: int | None, seed: int) -> AnnealedClassifier:
-    if preset == Preset.annealfit:
-        classifier = AnnealedClassifier()
-        if bits is not None:
-            classifier.set_params(bits=bits)
-    else:
-        classifier = AnnealedClassifier.from_paper(20 if bits is None else bits, preset=preset)
-    if max_iter is not None:
-        classifier.set_params(max_iter=max_iter)
-    return classifier.set_params(random_state=seed)
-
-
 def _comparison_table(run: TrainingRun) -> Table:
     table = make_table(
         f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
@@ -269,7 +249,7 @@ def _draw(run: TrainingRun, folder: Path) -> list[str]:
     from annealfit.report import figures
 
     try:
-        figures.save_figures(run, folder)
+        figures.save_run_figures(run, folder)
     except MissingDependencyError as error:
         return [f"No plots: {error}"]
     return []

@@ -11,14 +11,12 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from annealfit.arrays import Array
 from annealfit.errors import choose
 
 # ITU-R BT.601: how bright red, green and blue look.
 LUMA = np.array([0.299, 0.587, 0.114])
-
-Array = NDArray[np.float64]
 
 
 def to_grey(images: Array) -> Array:

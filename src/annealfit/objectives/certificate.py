@@ -15,15 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import entr
 
+from annealfit.arrays import Array
 from annealfit.rows import Chunk
 
 if TYPE_CHECKING:
     from annealfit.objectives.linear_head import HeadPoint
 
-Array = NDArray[np.float64]
 
 _BALANCING_STEPS = 100
 _BALANCED = 1e-8  # share of the rows that may be left to mixing

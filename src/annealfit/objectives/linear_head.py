@@ -9,12 +9,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.arrays import Array
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.objectives.links import Link, Logistic, Softmax
 from annealfit.rows import Chunk, InMemoryRows, Rows
 from annealfit.threads import blas_threads, threads_for_large_product
-
-Array = NDArray[np.float64]
 
 
 class LinearHead:

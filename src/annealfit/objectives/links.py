@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-Array = NDArray[np.float64]
+from annealfit.arrays import Array
 
 
 class Link(Protocol):

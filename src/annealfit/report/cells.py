@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from annealfit.experiments.paper import STUDY_SWEEPS
+from annealfit.experiments.paper import BITS, STUDY_SWEEPS
 from annealfit.experiments.records import Record
 from annealfit.experiments.spec import CLASSICAL, OPTIMUM, RUN_PRESETS, RunSpec
 
@@ -256,3 +256,8 @@ def presets_of(records: Iterable[Record]) -> list[str]:
     """The presets that were run."""
     seen = {record.run.preset for record in records}
     return [preset for preset in RUN_PRESETS if preset in seen]
+
+
+def is_papers(group: Group) -> bool:
+    """Whether the paper has numbers for these runs."""
+    return not group.departure and (group.spec.method == CLASSICAL or group.spec.bits in BITS)

@@ -197,7 +197,7 @@ def _numbers(values: Any) -> list[float | None]:
 # --- files
 
 
-def save_figures(records: Sequence[Record], folder: Path) -> list[Path]:
+def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
     """Write the main figures as SVG and PNG; returns their paths."""
     paths = []
     for name, figure in _figures(main_groups(records)):

@@ -76,7 +76,7 @@ def _draw_probabilities(axes: Any, probabilities: NDArray[np.float64], truth: in
     axes.set_xticks(range(len(names)), names, fontsize=5 if len(names) > 5 else 7)
 
 
-def save_figures(run: TrainingRun, folder: Path) -> list[Path]:
+def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
     """Write the run's figures and its sample images as PNG; returns the paths of the figures."""
     image = require("matplotlib.image", extra="plot", purpose=_PURPOSE)
     figures = {

@@ -12,7 +12,7 @@ from annealfit.hardware.feasibility import Feasibility
 from annealfit.persistence import replacing
 
 _PURPOSE = "drawing figures"
-FORMATS = ("png", "svg", "pdf")
+PICTURE_FORMATS = ("png", "svg", "pdf")
 # Okabe and Ito's palette, which people with any colour vision can tell apart; each with its own marker and line.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 _MARKERS = ("o", "s", "^", "D", "v")
@@ -23,8 +23,8 @@ _FITS = {"all": "full", "some": "left", "none": "none"}  # how much of a marker 
 def check_drawable(path: Path, features: Sequence[int]) -> None:
     """Refuse what cannot be drawn, before the work is done: a foreign ending, too many curves, matplotlib missing."""
     require("matplotlib", extra="plot", purpose=_PURPOSE)
-    if path.suffix.lstrip(".").lower() not in FORMATS:
-        raise InvalidInputError(f"{path.name} does not end in a format for figures: {', '.join(FORMATS)}")
+    if path.suffix.lstrip(".").lower() not in PICTURE_FORMATS:
+        raise InvalidInputError(f"{path.name} does not end in a format for figures: {', '.join(PICTURE_FORMATS)}")
     count = len(set(features))
     if count > len(_COLOURS):
         raise InvalidInputError(

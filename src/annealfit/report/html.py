@@ -19,7 +19,7 @@ from annealfit.experiments.paper import SEEDS, TABLES, paper_table, runs_of
 from annealfit.experiments.records import Record, Store
 from annealfit.persistence import StrPath, replacing
 from annealfit.report.cells import NEAR_POINTS, Cell, Table, dataset_title, groups, presets_of
-from annealfit.report.charts import page_data, save_figures
+from annealfit.report.charts import page_data, save_paper_figures
 from annealfit.report.table_files import to_csv, to_latex
 from annealfit.report.tables import all_tables
 
@@ -87,7 +87,7 @@ def read_records(folder: StrPath) -> tuple[list[Record], list[str]]:
     return records, damaged
 
 
-def summarise(records: Sequence[Record], tables: Sequence[Table], damaged: Sequence[str] = ()) -> Summary:
+def summarise_records(records: Sequence[Record], tables: Sequence[Table], damaged: Sequence[str] = ()) -> Summary:
     """What a reader should know before any table."""
     finished = [record for record in records if record.error is None]
     present = {record.run for record in records}
@@ -203,7 +203,7 @@ def render(records: Sequence[Record], damaged: Sequence[str] = (), title: str = 
     return environment.from_string(template).render(
         title=title,
         tables={table.name: table for table in tables},
-        summary=summarise(records, tables, damaged),
+        summary=summarise_records(records, tables, damaged),
         near_points=NEAR_POINTS,
         meanings=PRESET_MEANINGS,
         css=css,
@@ -246,4 +246,4 @@ def write_assets(records: Sequence[Record], folder: Path) -> list[Path]:
             paths.append(folder / f"{table.name}.{ending}")
             with replacing(paths[-1]) as file:
                 file.write(text.encode())
-    return paths + save_figures(records, folder)
+    return paths + save_paper_figures(records, folder)

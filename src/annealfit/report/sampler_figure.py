@@ -66,7 +66,7 @@ def save_comparison_figure(comparison: Comparison, path: Path) -> Path:
     return path
 
 
-def summarise(comparison: Comparison) -> str:
+def summarise_comparison(comparison: Comparison) -> str:
     """Which sampler was best at what, in plain sentences; ties are named together."""
     sentences = []
     for taken in comparison.problem_sets:

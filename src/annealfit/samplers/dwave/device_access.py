@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from annealfit.errors import BudgetExhaustedError, SamplerError
 from annealfit.hardware.access_time import access_seconds, most_reads
 from annealfit.samplers.protocol import Receipt, is_passing, is_refusal
 
+# More broken chains than this are worth a word in the history: majority votes are then half guesses.
+MANY_BROKEN_CHAINS = 0.25
 _MICROSECONDS = 1e-6
 _POLL_SECONDS = 0.02
 _NEEDED = ("problem_timing_data", "problem_run_duration_range", "num_reads_range", "h_range", "j_range")
@@ -114,6 +118,21 @@ class DeviceAccess:
     def _charge(self, seconds: float, receipt: Receipt) -> None:
         self.ledger.seconds += seconds
         receipt.access_seconds += seconds
+
+
+def note_quality(sampleset: Any, asked: int, receipt: Receipt) -> None:
+    """Write on the receipt what is short or broken in an answer; an answer without reads is a failure."""
+    occurrences = sampleset.record.num_occurrences
+    reads = int(occurrences.sum())
+    if reads == 0:
+        receipt.faults.append("fewer reads than asked: none")
+        raise CallFailedError("the device returned no reads")
+    if reads < asked:
+        receipt.faults.append(f"fewer reads than asked: {reads} of {asked}")
+    share = float(np.average(sampleset.record.chain_break_fraction, weights=occurrences))
+    receipt.breaks.append((share, reads))
+    if share > MANY_BROKEN_CHAINS:
+        receipt.faults.append(f"broken chains: {share:.0%}")
 
 
 class _LateError(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -16,15 +17,13 @@ from annealfit.hardware.chip import EXTRA, Chip, longest_chain, qubits_of
 from annealfit.problem import QuadraticProblem
 from annealfit.randomness import child_seed
 from annealfit.samplers.dwave.connection import check_device, connect
-from annealfit.samplers.dwave.device_access import CallFailedError, DeviceAccess
-from annealfit.samplers.dwave.placement import Placement
+from annealfit.samplers.dwave.device_access import CallFailedError, DeviceAccess, note_quality
 from annealfit.samplers.dwave.programming import Program
+from annealfit.samplers.dwave.tiles import Tiles
 from annealfit.samplers.protocol import Preflight, Receipt, Sampler, Samples
 
 # Every read by itself, since means and shares are taken over reads; and a name to find the calls by at D-Wave.
 _USUAL_PARAMETERS = {"answer_mode": "raw", "label": "annealfit"}
-# More broken chains than this are worth a word in the history: majority votes are then half guesses.
-MANY_BROKEN_CHAINS = 0.25
 # With more of the couplings than this below the analog error, bits are wasted.
 UNRESOLVED_SHARE = 0.5
 
@@ -117,7 +116,7 @@ class QPUSampler(Sampler):
             raise
         self.chip = Chip(str(properties.get("chip_id", "solver")), self.device.to_networkx_graph())
         self.ranges = DeviceRanges.of(properties)
-        self._placement = Placement(self.device, self.chip)
+        self._tiles = Tiles(self.device, self.chip)
         known = {name: value for name, value in _USUAL_PARAMETERS.items() if name in self.device.parameters}
         self._device_parameters = {**known, **parameters}
         self._warned = False
@@ -140,6 +139,8 @@ class QPUSampler(Sampler):
         remade = QPUSampler(**settings)  # the same device; what it takes is checked there
         remade._opened = self._opened and remade.device is self.device
         remade._access.ledger = self._access.ledger  # what was spent stays spent
+        if remade.device is self.device:
+            remade.chip, remade._tiles = self.chip, self._tiles  # what was embedded stays embedded
         return remade
 
     def __getstate__(self) -> dict[str, Any]:
@@ -167,7 +168,19 @@ class QPUSampler(Sampler):
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
         """A tile per problem. Those of a call that failed in spite of retries come back as `Samples.failed`."""
-        return self._solve(problems, seeds, self.chain_prefactor)
+        receipt = Receipt()
+        answers: dict[int, Samples] = {}
+        for positions in self._tiles.calls(problems):
+            program = Program.of([problems[position] for position in positions], self.ranges, self.chain_prefactor)
+            self._warn_of_noise(program)
+            try:
+                solved = self._run(program, seeds[positions[0]], receipt)
+            except SamplerError as error:  # the budget, or what no retry can help: the next solve will meet it again
+                if not answers:
+                    raise
+                solved = [Samples.failed(problem, str(error), {"receipt": receipt}) for problem in program.problems]
+            answers.update(zip(positions, solved, strict=True))  # what was paid for is used, whatever comes next
+        return [answers[position] for position in range(len(problems))]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
         """Calls, access time, share of broken chains, the device's own energy, and every fault of the iteration."""
@@ -184,7 +197,7 @@ class QPUSampler(Sampler):
 
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight:
         """What one solve of these problems would take, without submitting anything."""
-        tiles = [self._placement.tiles(problems[call[0]], len(call)) for call in self._placement.calls(problems)]
+        tiles = [self._tiles.embeddings(problems[call[0]], len(call)) for call in self._tiles.calls(problems)]
         calls = [(qubits_of(tile), reads) for tile in tiles for reads in self._reads(qubits_of(tile))]
         return Preflight(
             calls=len(calls),
@@ -193,7 +206,7 @@ class QPUSampler(Sampler):
             access_seconds=sum(self._access.estimate(n_qubits, reads) for n_qubits, reads in calls),
             unresolved_share=max(
                 Program.of([problems[i] for i in call], self.ranges, self.chain_prefactor).unresolved_share()
-                for call in self._placement.calls(problems)
+                for call in self._tiles.calls(problems)
             ),
         )
 
@@ -208,7 +221,9 @@ class QPUSampler(Sampler):
         rows = []
         for prefactor in prefactors:
             check_number("chain prefactor", prefactor, above=0)
-            answers = self._solve(problems, seeds, float(prefactor))
+            swept = copy(self)
+            swept.chain_prefactor = float(prefactor)
+            answers = swept.solve(problems, seeds)
             summary = self.summarise(answers)
             solved = [answer for answer in answers if answer.failure is None]
             rows.append(
@@ -222,23 +237,6 @@ class QPUSampler(Sampler):
                 }
             )
         return rows
-
-    def _solve(
-        self, problems: Sequence[QuadraticProblem], seeds: Sequence[int], chain_prefactor: float
-    ) -> list[Samples]:
-        receipt = Receipt()
-        answers: dict[int, Samples] = {}
-        for positions in self._placement.calls(problems):
-            program = Program.of([problems[position] for position in positions], self.ranges, chain_prefactor)
-            self._warn_of_noise(program)
-            try:
-                solved = self._run(program, seeds[positions[0]], receipt)
-            except SamplerError as error:  # the budget, or what no retry can help: the next solve will meet it again
-                if not answers:
-                    raise
-                solved = [Samples.failed(problem, str(error), {"receipt": receipt}) for problem in program.problems]
-            answers.update(zip(positions, solved, strict=True))  # what was paid for is used, whatever comes next
-        return [answers[position] for position in range(len(problems))]
 
     def _warn_of_noise(self, program: Program) -> None:
         if self._warned:
@@ -255,7 +253,7 @@ class QPUSampler(Sampler):
 
     def _run(self, program: Program, seed: int, receipt: Receipt) -> list[Samples]:
         """The answers of one program, from one call or several; reads of a call that failed are missing."""
-        composite, n_qubits = self._placement.composite(program.problems[0], len(program.problems))
+        composite, n_qubits = self._tiles.composite(program.problems[0], len(program.problems))
         parts: list[list[Any]] = []
         failure = ""
         for number, reads in enumerate(self._reads(n_qubits)):
@@ -273,7 +271,8 @@ class QPUSampler(Sampler):
 
             try:
                 sampleset = self._access.call(submit, n_qubits, reads, receipt)
-                parts.append(self._read(program, sampleset, reads, receipt))
+                note_quality(sampleset, reads, receipt)
+                parts.append(program.read(sampleset))
             except CallFailedError as error:
                 failure = str(error)
             except SamplerError as error:
@@ -287,22 +286,6 @@ class QPUSampler(Sampler):
             self._answer(problem, np.concatenate(bits), {**programmed, "receipt": receipt})
             for problem, programmed, *bits in zip(program.problems, program.describe(), *parts, strict=True)
         ]
-
-    @staticmethod
-    def _read(program: Program, sampleset: Any, asked: int, receipt: Receipt) -> list[Any]:
-        """The bits of every problem; what is short or broken goes on the receipt."""
-        occurrences = sampleset.record.num_occurrences
-        reads = int(occurrences.sum())
-        if reads == 0:
-            receipt.faults.append("fewer reads than asked: none")
-            raise CallFailedError("the device returned no reads")
-        if reads < asked:
-            receipt.faults.append(f"fewer reads than asked: {reads} of {asked}")
-        share = float(np.average(sampleset.record.chain_break_fraction, weights=occurrences))
-        receipt.breaks.append((share, reads))
-        if share > MANY_BROKEN_CHAINS:
-            receipt.faults.append(f"broken chains: {share:.0%}")
-        return program.read(sampleset)
 
     def _answer(self, problem: QuadraticProblem, bits: Any, info: dict[str, Any]) -> Samples:
         raw = Samples.of(problem, bits)

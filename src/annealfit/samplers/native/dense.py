@@ -89,31 +89,12 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
         if start.initial_states.vartype is dimod.BINARY:
             spins = 2 * spins - 1
         fields, couplings = _dense_ising(bqm, order)
-        if beta_schedule is not None:
-            hot = cold = 1.0  # a custom sequence is taken as it is
-        else:
-            hot, cold = beta_range or automatic_ising_range(fields, couplings)
+        # A custom sequence is taken as it is.
+        hot, cold = (1.0, 1.0) if beta_schedule is not None else beta_range or automatic_ising_range(fields, couplings)
         prepared = time.perf_counter_ns()
-        sweeps = 0
-        if order and schedule.num_sweeps:
-            reads = len(spins)
-            lanes = Lanes(
-                curvature=couplings,
-                gradient=np.repeat(fields[:, None] / 2, reads, axis=1),
-                steps=np.full((1, reads), 2.0),
-                hot=np.full(reads, float(hot)),
-                cold=np.full(reads, float(cold)),
-                seeds=child_seeds(seed, np.arange(reads)),
-            )
-            states, sweeps = anneal_lanes(
-                lanes,
-                schedule,
-                start=((spins.T[:, None] + 1) // 2).astype(np.uint8),
-                precision=precision,
-                num_threads=num_threads,
-                should_stop=should_stop,
-            )
-            spins = 2 * states[:, 0].T.astype(np.int8) - 1
+        ends = float(hot), float(cold)
+        options = {"precision": precision, "num_threads": num_threads, "should_stop": should_stop}
+        spins, sweeps = _anneal_spins(fields, couplings, spins, schedule, ends, seed, options)
         sampled = time.perf_counter_ns()
         samples = (spins, order) if bqm.vartype is dimod.SPIN else ((spins + 1) // 2, order)
         sampleset = dimod.SampleSet.from_samples_bqm(samples, bqm)
@@ -128,6 +109,32 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
             },
         )
         return sampleset
+
+
+def _anneal_spins(
+    fields: NDArray[np.float64],
+    couplings: NDArray[np.float64],
+    spins: NDArray[np.int8],
+    schedule: Schedule,
+    ends: BetaRange,
+    seed: int,
+    options: dict[str, Any],
+) -> tuple[NDArray[np.int8], int]:
+    """The spins (reads, n) that anneals from these end in, and the number of sweeps done."""
+    reads, size = spins.shape
+    if size == 0 or schedule.num_sweeps == 0:
+        return spins, 0
+    lanes = Lanes(
+        curvature=couplings,
+        gradient=np.repeat(fields[:, None] / 2, reads, axis=1),
+        steps=np.full((1, reads), 2.0),
+        hot=np.full(reads, ends[0]),
+        cold=np.full(reads, ends[1]),
+        seeds=child_seeds(seed, np.arange(reads)),
+    )
+    start = ((spins.T[:, None] + 1) // 2).astype(np.uint8)
+    states, sweeps = anneal_lanes(lanes, schedule, start=start, **options)
+    return 2 * states[:, 0].T.astype(np.int8) - 1, sweeps
 
 
 def automatic_ising_range(fields: NDArray[np.float64], couplings: NDArray[np.float64]) -> BetaRange:

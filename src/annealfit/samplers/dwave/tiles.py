@@ -14,7 +14,7 @@ from annealfit.samplers.dwave.programming import side_by_side
 BLOCK_VARIABLES = 40
 
 
-class Placement:
+class Tiles:
     """The tiles of a device's chip, and the composites that program them; both are made once for every size."""
 
     def __init__(self, device: Any, chip: Chip) -> None:
@@ -31,11 +31,11 @@ class Placement:
             of_size.setdefault(problem.n_variables, []).append(position)
         calls = []
         for positions in of_size.values():
-            together = len(self.tiles(problems[positions[0]], len(positions)))
+            together = len(self.embeddings(problems[positions[0]], len(positions)))
             calls += [positions[start : start + together] for start in range(0, len(positions), together)]
         return calls
 
-    def tiles(self, problem: QuadraticProblem, at_most: int) -> Sequence[Embedding]:
+    def embeddings(self, problem: QuadraticProblem, at_most: int) -> Sequence[Embedding]:
         """Up to so many disjoint embeddings of problems of this size."""
         if self.chip.clique(problem.n_variables) is None:
             raise SamplerError(self._too_large(problem))
@@ -47,7 +47,7 @@ class Placement:
         if key not in self._composites:
             system = require("dwave.system", extra=EXTRA, purpose="embedding problems on a QPU")
             gauges = require("dwave.preprocessing.composites", extra=EXTRA, purpose="spin-reversal transforms")
-            tiles = self.tiles(problem, count)
+            tiles = self.embeddings(problem, count)
             fixed = system.FixedEmbeddingComposite(self.device, side_by_side(tiles))
             # Above the embedding, so that a chain is flipped as a whole and stays ferromagnetic: only then may it use
             # the extended range of couplings.
