@@ -74,7 +74,7 @@ class Watching(Sampler):
         return SimulatedAnnealer().solve(problems, seeds)
 
 
-def test_one_bound_a_problem():
+def test_one_bound_per_problem():
     many = [QuadraticProblem([[1.0]], [g], Encoding(1, 1.0)) for g in (-0.5, 0.0, 2.0)]
     np.testing.assert_allclose(lower_bounds(many), [-0.25, 0.0, -3.0], atol=1e-9)
 

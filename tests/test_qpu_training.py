@@ -115,7 +115,7 @@ def test_faults_without_retries_leave_the_weights_and_are_in_the_history(digits,
 def test_the_budget_ends_the_training_with_what_was_learnt(digits):
     classifier = digits.train(MockQPU("P16", seed=1), max_access_seconds=0.12)
     assert classifier.stop_reason_ == "budget"
-    assert classifier.n_iter_ == 4  # 29 ms a call
+    assert classifier.n_iter_ == 4  # 29 ms per call
     assert classifier.sampler.access_seconds <= 0.12
     assert digits.accuracy(classifier) > 0.5
 

@@ -17,7 +17,7 @@ MAX_BITS = 30  # 2^30 levels: finer than single precision resolves, and levels s
 
 @dataclass(frozen=True)
 class Encoding:
-    """`K` bits a parameter over the range [−δ, δ]: `u = Σ_k p_k (2 b_k − 1)`, `p_k = δ·2^k / (2^K − 1)`.
+    """`K` bits per parameter over the range [−δ, δ]: `u = Σ_k p_k (2 b_k − 1)`, `p_k = δ·2^k / (2^K − 1)`.
 
     The values are `2^K` equally spaced levels, `−δ` and `δ` among them; bit 0 is the finest.
 

@@ -92,13 +92,13 @@ def write_bqm(problem: QuadraticProblem, file: IO[bytes]) -> None:
 
 
 def write_coo(problem: QuadraticProblem, file: IO[bytes]) -> None:
-    """QUBO as text, `i j value` a line (i = j is linear): dimod's COO format with exact decimals."""
+    """QUBO as text, `i j value` per line (i = j is linear): dimod's COO format with exact decimals."""
     quadratic, offset = to_qubo(problem)
     _write_triplets(file, "BINARY", quadratic.diagonal(), 2 * np.triu(quadratic, 1), offset)
 
 
 def write_ising(problem: QuadraticProblem, file: IO[bytes]) -> None:
-    """Ising model as text, `i j value` a line (i = j is a field): dimod's COO format with exact decimals."""
+    """Ising model as text, `i j value` per line (i = j is a field): dimod's COO format with exact decimals."""
     fields, couplings, offset = to_ising(problem)
     _write_triplets(file, "SPIN", fields, couplings, offset)
 

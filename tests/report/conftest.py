@@ -33,7 +33,7 @@ def specs() -> list[RunSpec]:
 
 
 def accuracy(spec: RunSpec) -> float:
-    """Of ten test images a class: 8 right, less with few bits or as printed, and one more with the odd seed."""
+    """Of ten test images per class: 8 right, less with few bits or as printed, and one more with the odd seed."""
     right = {None: 7, "literal": 1, "matched": 2 if spec.bits == 5 else 8, "annealfit": 8}[spec.preset]
     return (right + (spec.seed - 42) * (spec.preset != "annealfit")) / 10
 

@@ -161,7 +161,7 @@ def export(
         Format,
         typer.Option(
             "--format",
-            help="bqm: dimod's binary file. coo, ising: text, `i j value` a line, exact. npz: NumPy arrays.",
+            help="bqm: dimod's binary file. coo, ising: text, `i j value` per line, exact. npz: NumPy arrays.",
         ),
     ] = Format("bqm"),
     class_index: Annotated[int, typer.Option("--class", help="The class whose problem is written.")] = 0,

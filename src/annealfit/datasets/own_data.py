@@ -130,7 +130,7 @@ def _npz_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
 def _check_labels(path: Path, name: str, labels: NDArray[Any]) -> NDArray[Any]:
     if labels.ndim != 1:
         raise InvalidInputError(
-            f"{path}: {name} has shape {labels.shape}; labels must be one-dimensional, one an image"
+            f"{path}: {name} has shape {labels.shape}; labels must be one-dimensional, one per image"
         )
     if labels.dtype.kind not in "iubUS":
         raise InvalidInputError(f"{path}: {name} has type {labels.dtype}; labels must be whole numbers or strings")

@@ -35,7 +35,7 @@ def choose_balanced(labels: Indices, n_classes: int, size: Size, seed: int, part
         return np.arange(len(labels))
     if not n_classes <= size <= len(labels):
         raise InvalidInputError(
-            f"{what} is {size}; it must be at least {n_classes} (one image a class) and at most {len(labels)}"
+            f"{what} is {size}; it must be at least {n_classes} (one image per class) and at most {len(labels)}"
         )
     generator = np.random.default_rng(child_seed(seed, part))
     shares = _shares(np.bincount(labels, minlength=n_classes), size, generator.permutation(n_classes))
@@ -73,7 +73,7 @@ def split_stratified(
     if min(train, test) < n_classes or train + test > total:
         raise InvalidInputError(
             f"n_train={train} and n_test={test} do not fit {name}: each must be at least {n_classes} "
-            f"(one image a class) and together at most {total}"
+            f"(one image per class) and together at most {total}"
         )
     if np.bincount(labels, minlength=n_classes).min() < 2:
         raise InvalidInputError(

@@ -120,7 +120,7 @@ class Capacity:
     couplers: int
     largest_clique: int
     features: int
-    most_bits: int  # 0 if not even one bit a parameter fits
+    most_bits: int  # 0 if not even one bit per parameter fits
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class DeviceAccess:
         limit = min(self._most_reads, most_reads(self._timing, self._longest_seconds, n_qubits, **self._timed))
         if limit < 1:
             raise SamplerError(
-                f"not even one read fits the solver's limit of {self._longest_seconds:g} s a call; "
+                f"not even one read fits the solver's limit of {self._longest_seconds:g} s per call; "
                 "lower annealing_time or the thermalization times"
             )
         while reads > 0:

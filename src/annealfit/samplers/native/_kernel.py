@@ -133,7 +133,7 @@ def anneal_group(curvature, gradient, steps, betas, words, random_state):
     curvature (D, D): symmetric G.  gradient (D, LANES): g.  steps (K, LANES): change of a parameter
     by each of its bits.  betas (S, LANES): inverse temperatures, finite.  These four are float32 or
     all float64, which selects the precision.  words (D, LANES) uint32, packed bits, and
-    random_state (4, LANES) uint32, one xoshiro128+ stream a lane, are overwritten.  All arrays are
+    random_state (4, LANES) uint32, one xoshiro128+ stream per lane, are overwritten.  All arrays are
     C-contiguous.  Lanes do not influence each other; the content of unused ones is arbitrary.
 
     The fields are recomputed at each call.

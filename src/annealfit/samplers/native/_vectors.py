@@ -169,7 +169,7 @@ def multiply_add(typing_context, factor, vector, addend):
     """The sum factor * vector + addend; `factor` may be a scalar.
 
     Fused (one rounding) where the processor can, else a multiplication and an addition: LLVM's
-    `fmuladd`.  Its `fma` would round alike everywhere, but by a library call a lane on processors
+    `fmuladd`.  Its `fma` would round alike everywhere, but by a library call per lane on processors
     without the instruction; results repeat on one machine either way.
     """
 
