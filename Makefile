@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help demo test bench lint clean
+.PHONY: help demo test bench lint house clean
 
 help:
 	@echo "make demo   train on the bundled digits, print the comparison, leave plots below runs/"
 	@echo "make test   run the tests"
 	@echo "make bench  print the side-by-side speed ratios"
 	@echo "make lint   ruff, type checker, import rules (the pre-commit set)"
+	@echo "make house  rooms, who uses whom, the longest files and functions"
 	@echo "make clean  remove the virtual environment and caches"
 
 $(BIN)/python:
@@ -37,6 +38,9 @@ bench: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pre-commit run --all-files --show-diff-on-failure
+
+house:
+	$(PYTHON) tools/house.py
 
 clean:
 	rm -rf $(VENV) .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

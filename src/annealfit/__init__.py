@@ -9,6 +9,6 @@ from annealfit.encoding import Encoding
 from annealfit.features import RandomConvFeatures
 from annealfit.problem import QuadraticProblem
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["AnnealedClassifier", "Encoding", "QuadraticProblem", "RandomConvFeatures", "load_dataset"]

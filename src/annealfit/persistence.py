@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from annealfit.errors import FileFormatError, InvalidInputError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)  # 1 is 0.1.0's
 StrPath = str | os.PathLike[str]
 
 
@@ -87,9 +88,9 @@ def read_tensors(path: StrPath, kind: str) -> tuple[dict[str, NDArray[Any]], dic
         found_kind, version, digest, content = (header[key] for key in ("kind", "version", "sha256", "content"))
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"{name} is a safetensors file, but not one written by annealfit") from error
-    if version != FORMAT_VERSION:
+    if version not in READABLE_VERSIONS:
         raise FileFormatError(
-            f"{name} has format version {version!r}; this annealfit reads {FORMAT_VERSION}: update annealfit"
+            f"{name} has format version {version!r}; this annealfit reads {READABLE_VERSIONS}: update annealfit"
         )
     if found_kind != kind:
         raise FileFormatError(f"{name} holds a {found_kind}, not a {kind}")
