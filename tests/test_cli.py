@@ -130,6 +130,7 @@ def test_interrupted_with_control_c_and_resumed(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=default_interrupt,
     )
     deadline = time.monotonic() + 120
     while not (tmp_path / "a" / store.CHECKPOINT_FILE).exists() and time.monotonic() < deadline:
@@ -174,6 +175,20 @@ def test_a_terminal_gets_a_live_bar_with_loss_accuracy_and_time_left(tmp_path):
     assert process.wait(timeout=60) == 0
     text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", seen).decode()
     assert re.search(r"Training .*\d+/1500 .*loss \d+\.\d+ .*accuracy \d+\.\d%.*0:\d\d:\d\d", text)
+
+
+def default_interrupt():
+    """Ctrl-C as in a terminal, also where the tests run in the background of a shell that ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_every_command_has_json(tmp_path):
+    export = annealfit("export", "digits", "--bits", 2, "-o", tmp_path / "p.bqm", "--json")
+    assert json.loads(export.stdout)["variables"] == 38
+    assert json.loads(annealfit("datasets", "fetch", "digits", "--json").stdout) == {"files": []}
+    annealfit("reproduce", "digits", "--preset", "annealfit", "--seeds", 42, "--out", tmp_path / "runs", "--json")
+    report = annealfit("report", tmp_path / "runs", "-o", tmp_path / "report.html", "--json")
+    assert json.loads(report.stdout) == {"files": [str(tmp_path / "report.html")]}
 
 
 @pytest.mark.parametrize("file_format", ["bqm", "coo", "ising", "npz"])

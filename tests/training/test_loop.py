@@ -12,7 +12,7 @@ from annealfit import AnnealedClassifier
 from annealfit.errors import BudgetExhaustedError, SamplerError
 from annealfit.objectives import LinearHead
 from annealfit.samplers import ExactSolver, Sampler, Samples
-from annealfit.training import Checkpoint
+from annealfit.training import Checkpoint, loop
 from annealfit.training.checkpoint import stored_settings
 
 
@@ -349,6 +349,21 @@ def test_a_spent_budget_ends_the_training_with_what_was_learnt(blobs):
     nothing = Scripted(lambda problems, call: answer(problems, 5))
     with pytest.raises(BudgetExhaustedError, match="no seconds left"):
         AnnealedClassifier(bits=1, sampler=nothing).fit(*blobs)
+
+
+def test_a_sampler_is_prepared_before_the_clock_starts(blobs, monkeypatch):
+    """What is done once per process, as compiling, is in nobody's seconds."""
+    events = []
+
+    class Prepared(Scripted):
+        def prepare(self):
+            events.append("prepared")
+
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: events.append("clock") or 0.0)
+    AnnealedClassifier(bits=1, max_iter=2, sampler=Prepared(all_ones)).fit(*blobs)
+    # the Gram matrix is on the clock, preparing is not: reading, reading, preparing, and then the training's own
+    assert events[:3] == ["clock", "clock", "prepared"]
+    assert events.count("prepared") == 1
 
 
 def test_features_that_overflow_are_named(blobs):

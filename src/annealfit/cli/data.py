@@ -57,6 +57,7 @@ def fetch_files(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")],
     offline: Annotated[bool, typer.Option("--offline", help="Do not use the network; say what is missing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Fetch again, and replace files that are there.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Download the files of a data set and check their digests.
 
@@ -79,6 +80,9 @@ def fetch_files(
 
     with progress:
         paths = fetch(name, offline=offline, force=force, progress=on_chunk)
+    if as_json:
+        typer.echo(json.dumps({"files": [str(path) for path in paths]}, indent=2, ensure_ascii=False))
+        return
     for path in paths:
         console.print(plain(str(path)), soft_wrap=True)
     if not paths:

@@ -66,7 +66,7 @@ BlocksOption = Annotated[
     typer.Option(help="Solve problems in blocks of at most so many variables: for those larger than a chip."),
 ]
 SeedOption = Annotated[int, typer.Option(help="Decides the split, the filters, the initial weights and every anneal.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def parse_numbers(text: str, option_name: str) -> list[int]:

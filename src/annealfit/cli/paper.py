@@ -110,6 +110,7 @@ def report(
     tables: Annotated[
         Path | None, typer.Option(help="Also write every table as CSV and LaTeX and the figures as SVG and PNG here.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make one self-contained page of all records: the paper's numbers beside ours, curves, pictures.
 
@@ -119,8 +120,12 @@ def report(
     """
     from annealfit.report import html
 
-    for path in html.write_report(folder, out, assets_dir=tables):
-        console.print(plain(str(path)), soft_wrap=True)
+    paths = [str(path) for path in html.write_report(folder, out, assets_dir=tables)]
+    if as_json:
+        typer.echo(json.dumps({"files": paths}, indent=2, ensure_ascii=False))
+        return
+    for path in paths:
+        console.print(plain(path), soft_wrap=True)
 
 
 def _check_data(names: list[str], download: bool) -> list[str]:

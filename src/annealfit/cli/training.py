@@ -174,6 +174,7 @@ def export(
     size: SizeOption = 8,
     download: DownloadOption = False,
     seed: SeedOption = 42,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the first QUBO of a training to a file, for other people's solvers.
 
@@ -186,15 +187,17 @@ def export(
     prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
     data = prepared.dataset
     problems = make_classifier(preset, bits, None, seed).problems(prepared.X_train, data.y_train)
-    if not 0 <= class_index < len(problems):
-        raise InvalidInputError(f"--class is {class_index}; {dataset} has the classes 0 to {len(problems) - 1}")
-    problem = problems[class_index]
+    if not 0 <= class_index < len(data.class_names):
+        raise InvalidInputError(f"--class is {class_index}; {dataset} has the classes 0 to {len(data.class_names) - 1}")
+    problem = problems[min(class_index, len(problems) - 1)]  # two classes share one
     write(problem, out, format=file_format)
-    console.print(
-        f"{out}: class {data.class_names[class_index]} of {dataset}, {problem.n_variables} variables, "
-        f"{problem.n_couplings:,} couplings, {out.stat().st_size:,} bytes",
-        soft_wrap=True,
-    )
+    told: dict[str, str | int] = {"file": str(out), "dataset": dataset, "class": data.class_names[class_index]}
+    told |= {"variables": problem.n_variables, "couplings": problem.n_couplings, "bytes": out.stat().st_size}
+    if as_json:
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        return
+    text = "{file}: class {class} of {dataset}, {variables} variables, {couplings:,} couplings, {bytes:,} bytes"
+    console.print(plain(text.format(**told)), soft_wrap=True)
 
 
 def _check_resumable(out: Path | None, resume: bool) -> None:
