@@ -93,6 +93,22 @@ class Files(Rows):
                 yield DenseChunk(file["X"], file["y"])
 
 
+class Chosen(RangePolicy):
+    def __init__(self, ranges):
+        self.ranges = ranges
+
+    def choose(self, problems):
+        return self.ranges
+
+
+class Bits(PrecisionPolicy):
+    def __init__(self, bits):
+        self.bits = bits
+
+    def following(self, bits, most, outcome):
+        return self.bits
+
+
 def fit(X, y, **settings):
     return AnnealedClassifier(max_iter=40, random_state=0, **settings).fit(X, y)
 
@@ -289,6 +305,12 @@ def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
         ({"curvature": lambda head: lambda point: [np.ones((5, 4))]}, r"shape \(5, 4\)"),
         ({"range_policy": lambda ranges, outcome: ranges}, "an object with the methods choose, revise"),
         ({"initialization": lambda head, seed: np.zeros(3)}, r"weights of shape \(3,\); expected \(5, 3\)"),
+        ({"range_policy": Chosen(np.zeros(3))}, "finite number above 0 for each of 3 problems"),
+        ({"range_policy": Chosen(np.ones(2))}, "for each of 3 problems"),
+        ({"range_policy": Chosen(np.full(3, np.nan))}, "finite number above 0"),
+        ({"precision_policy": Bits(0)}, "precision policy chose is 0; it must be a whole number, at least 1"),
+        ({"precision_policy": Bits(2.5)}, "precision policy chose is 2.5"),
+        ({"acceptance": lambda p: Decision(p.energies < 0, np.nan)}, "multiple nan; it must be finite"),
         ({"coordinates": np.eye(5)}, "an object with the methods adapted, push"),
         ({"precision_policy": PrecisionPolicy}, "the class PrecisionPolicy; pass an object of it"),
     ],

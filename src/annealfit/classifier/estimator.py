@@ -24,7 +24,7 @@ from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.problems import Problems
 from annealfit.randomness import seed_of
 from annealfit.samplers import Sampler, SimulatedAnnealer
-from annealfit.samplers.catalogue import opened_sampler, resolve_sampler
+from annealfit.samplers.catalogue import default_sampler, opened_sampler, resolve_sampler
 from annealfit.training import HistoryRow, PrecisionPolicy, RangePolicy, Stopping, Trainer, TrainingResult
 from annealfit.training.acceptance import Acceptance
 from annealfit.training.initialization import Initialization
@@ -313,9 +313,8 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         seed = seed_of_training(blank)
         plan = make_plan(blank, seed)
         data = training_data(blank, X, y, sample_weight, None, seed)
-        with opened_sampler(blank.sampler, seed) as sampler:
-            trainer = Trainer(data.objective, sampler, plan)
-            return trainer.problems(start_of_training(blank, trainer, data)[0])
+        trainer = Trainer(data.objective, default_sampler(), plan)  # no sampler sees them here
+        return trainer.problems(start_of_training(blank, trainer, data)[0])
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; `sampler__num_reads` and its like set those of the sampler."""
@@ -353,6 +352,7 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         best = result.state.best if self.early_stopping else None
         point = result.point if best is None else data.objective.at(best.weights)
         self._set_fitted(point.weights, data.classes, result)
+        self.__dict__.pop("best_iteration_", None)
         if best is not None:
             self.best_iteration_ = best.iteration
         self.optimality_gap_ = max(point.loss - point.lower_bound(), 0.0)

@@ -23,7 +23,7 @@ from annealfit.threads import blas_threads
 from annealfit.training.checkpoint import Checkpoint
 from annealfit.training.history import HistoryRow
 from annealfit.training.state import TrainingState
-from annealfit.training.step import Plan, Step
+from annealfit.training.step import Plan, Step, with_chosen_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Trainer:
         """The problems that the iteration after `state` hands to the sampler."""
         with blas_threads(self.objective.multiplications):
             kept = self._step.surrogate.problems(self._at(state.weights), state.ranges, state.bits)
-            return kept.with_ranges(self.plan.range_policy.choose(kept))
+            return with_chosen_ranges(kept, self.plan.range_policy)
 
     def preflight(self, state: TrainingState) -> Preflight | None:
         """What an iteration would cost at the most bits; a device that cannot take such problems says so here."""

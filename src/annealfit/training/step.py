@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +13,8 @@ from numpy.typing import NDArray
 
 from annealfit.bounds import lower_bounds
 from annealfit.coordinates import Coordinates
-from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError
+from annealfit.encoding import MAX_BITS
+from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError, check_number
 from annealfit.objectives import Objective, Point
 from annealfit.problems import Problems
 from annealfit.randomness import child_seeds, descend
@@ -55,7 +58,7 @@ class Step:
         """The state and the point after an iteration from these, and its row of the history."""
         plan = self.plan
         kept = self.surrogate.problems(point, state.ranges, state.bits)
-        problems = kept.with_ranges(plan.range_policy.choose(kept))
+        problems = with_chosen_ranges(kept, plan.range_policy)
         answers = self._solve(problems, state.iteration)
         solved = np.array([answer.failure is None for answer in answers])
         updates, energies = self.surrogate.updates(problems, answers, solved)
@@ -83,7 +86,7 @@ class Step:
             iteration=state.iteration + 1,
             weights=reached.weights,
             ranges=plan.range_policy.revise(kept.ranges, outcome),
-            bits=plan.precision_policy.following(state.bits, plan.bits, outcome),
+            bits=_checked_bits(plan.precision_policy.following(state.bits, plan.bits, outcome)),
             best=best,
         )
         return following, reached, row
@@ -110,13 +113,30 @@ class Step:
         return state.best
 
 
+def with_chosen_ranges(problems: Problems, policy: RangePolicy) -> Problems:
+    """The problems with the ranges that the policy chooses for them, which may be anybody's."""
+    ranges = np.asarray(policy.choose(problems))
+    if ranges.shape != (len(problems),) or not (np.isfinite(ranges) & (ranges > 0)).all():
+        raise InvalidInputError(
+            f"the range policy chose {ranges!r}; expected a finite number above 0 for each of {len(problems)} problems"
+        )
+    return problems.with_ranges(ranges)
+
+
 def _checked(decision: Any, count: int) -> Decision:
     if not isinstance(decision, Decision) or np.shape(decision.accepted) != (count,):
         raise InvalidInputError(
             f"the acceptance rule returned {decision!r}; expected a Decision with a truth value for each of "
             f"{count} problems"
         )
+    if not math.isfinite(decision.multiple):
+        raise InvalidInputError(f"the acceptance rule chose the multiple {decision.multiple!r}; it must be finite")
     return decision
+
+
+def _checked_bits(bits: Any) -> int:
+    check_number("the bits that the precision policy chose", bits, Integral, minimum=1, maximum=MAX_BITS)
+    return int(bits)
 
 
 def _certificate(problems: Problems, energies: NDArray[np.float64], solved: NDArray[np.bool_]) -> HistoryRow:
