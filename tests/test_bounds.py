@@ -25,7 +25,7 @@ def test_no_state_lies_below_the_bound(problem):
 @given(problems(max_variables=12), st.floats(1e-3, 1e3))
 def test_nor_does_any_point_of_the_box(problem, stretch):
     """Also with a gradient so large that all of the box's corners are in play."""
-    problem = problem.with_gradient(problem.gradient * stretch, problem.encoding)
+    problem = QuadraticProblem(problem.metric, problem.gradient * stretch, problem.encoding)
     delta = problem.encoding.range
     points = np.random.default_rng(0).uniform(-delta, delta, size=(500, problem.n_parameters))
     assert problem.lower_bound() <= problem.energy_of_update(np.vstack([points, np.sign(points) * delta])).min()
@@ -83,6 +83,12 @@ def test_one_bound_per_problem():
 def test_a_problem_that_is_not_convex_has_no_bound(curvature):
     with pytest.raises(InvalidInputError, match="negative eigenvalue"):
         QuadraticProblem(curvature, [0.0, 0.0], Encoding(2, 1.0)).lower_bound()
+
+
+def test_the_minimum_of_what_bends_down_is_at_a_corner():
+    problem = QuadraticProblem(-np.eye(2), [0.0, 0.0], Encoding(2, 1.0))
+    assert np.abs(box_minimum(problem)).tolist() == [1.0, 1.0]
+    assert lower_bounds([problem]).tolist() == [-np.inf]
 
 
 @settings(max_examples=100)

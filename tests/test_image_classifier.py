@@ -75,10 +75,12 @@ def files(folder):
     Image.fromarray(grey.astype(np.uint16) * 257).save(folder / "sixteen.png")
     ink = np.dstack([np.zeros((8, 12, 3), np.uint8), 255 - grey])  # black ink; where there is none, paper is white
     Image.fromarray(ink).save(folder / "transparent.png")
+    deep = grey.astype(np.uint16) * 257
+    (folder / "map.pgm").write_bytes(b"P5 12 8 65535\n" + deep.astype(">u2").tobytes())
     exif = Image.Exif()
     exif[ORIENTATION] = 6
     Image.fromarray(np.ascontiguousarray(np.rot90(grey))).save(folder / "turned.png", exif=exif)
-    return {path.stem: path for path in folder.glob("*.png")}, grey / 255
+    return {path.stem: path for path in folder.iterdir() if path.is_file()}, grey / 255
 
 
 def test_deep_transparent_and_turned_files_are_read_rightly_in_training_and_prediction(tmp_path):
@@ -88,7 +90,7 @@ def test_deep_transparent_and_turned_files_are_read_rightly_in_training_and_pred
     for label in ("one", "two"):
         (tmp_path / "own" / label).mkdir(parents=True)
         for number, path in enumerate(found.values()):
-            (tmp_path / "own" / label / f"{number}.png").write_bytes(path.read_bytes())
+            (tmp_path / "own" / label / f"{number}{path.suffix}").write_bytes(path.read_bytes())
     data = load_dataset(tmp_path / "own", size=6, n_test=2)
     expected = ImagePreparation((6, 6))(picture[None])[0]
     for image in data.X_train:

@@ -3,6 +3,9 @@
 Each is a few lines, passed as an object, and touches nothing in the package.
 """
 
+import copy
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -10,6 +13,7 @@ from sklearn.base import clone
 from annealfit import AnnealedClassifier
 from annealfit.baselines import solve_logistic
 from annealfit.coordinates import Coordinates, LinearCoordinates, RawCoordinates
+from annealfit.description import describe
 from annealfit.errors import InvalidInputError
 from annealfit.metric import Metric
 from annealfit.objectives import LinearHead
@@ -53,7 +57,7 @@ class Relaxed(RangePolicy):
     """A range policy: twice the size of the continuous minimum, problem by problem."""
 
     def choose(self, problems):
-        minima = -problems.gradients @ problems.metric.inverse
+        minima = np.array([-problem.metric.inverse @ problem.gradient for problem in problems])
         return 2 * np.sqrt((minima**2).mean(axis=1)) + 1e-9
 
 
@@ -99,6 +103,22 @@ class Chosen(RangePolicy):
 
     def choose(self, problems):
         return self.ranges
+
+
+class Revised(Chosen):
+    def choose(self, problems):
+        return problems.ranges
+
+    def revise(self, ranges, outcome):
+        return self.ranges
+
+
+class First(PrecisionPolicy):
+    def __init__(self, bits):
+        self.bits = bits
+
+    def first(self, most):
+        return self.bits
 
 
 class Bits(PrecisionPolicy):
@@ -199,6 +219,45 @@ def test_coordinates_that_are_none(blobs, matrix, message):
         fit(*blobs, coordinates=LinearCoordinates(matrix))
 
 
+def test_decisions_may_be_lists(blobs):
+    assert fit(*blobs, acceptance=lambda p: Decision([bool(e < 0) for e in p.energies])).n_iter_ > 0
+
+
+class Odd(Rows):
+    n_parameters, n_classes = 5, 3
+
+    def __init__(self, *chunks, **settings):
+        self.parts = chunks
+        vars(self).update(settings)
+
+    def chunks(self):
+        return self.parts
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (Odd(), "there are no rows"),
+        (Odd(DenseChunk(np.zeros((2, 3)), np.array([0, 1]))), "4 parameters per row .*; expected 5"),
+        (Odd(DenseChunk(np.zeros((2, 4)), np.array([0, 3]))), "labels from 0 to 3; .* labels below 3"),
+        (Odd(DenseChunk(np.zeros((2, 4)), np.array([0, 0])), n_classes=1), "at least two classes"),
+    ],
+)
+def test_rows_that_are_not_what_they_say(rows, message):
+    with pytest.raises(InvalidInputError, match=message):
+        AnnealedClassifier().fit(rows)
+
+
+def test_validation_rows_must_go_with_the_others(blobs):
+    X, y = blobs
+    rows, two = Odd(DenseChunk(X, y)), Odd(DenseChunk(X, y % 2), n_classes=2)
+    assert "validation_accuracy" in AnnealedClassifier(max_iter=2).fit(rows, validation_data=rows).history_[0]
+    with pytest.raises(InvalidInputError, match="expected 5, 3 and 3"):
+        AnnealedClassifier().fit(rows, validation_data=two)
+    with pytest.raises(InvalidInputError, match="must be rows too"):
+        AnnealedClassifier().fit(rows, validation_data=(X, y))
+
+
 def test_rows(blobs, tmp_path):
     X, y = blobs
     for part in range(3):
@@ -261,6 +320,7 @@ def test_an_objective(sampler):
     plan = Plan(
         curvature=lambda objective: lambda point: [point.hessian()],  # joint: one problem over both blocks
         coordinates=RawCoordinates(),
+        max_couplings=None,
         acceptance=line_search,
         range_policy=RANGE_POLICIES["adaptive"],
         precision_policy=PrecisionPolicy(),
@@ -278,6 +338,14 @@ def test_an_objective(sampler):
     assert any(row["lower_bound"] is None for row in result.history)  # on the ridge there is no certificate
 
 
+@pytest.mark.parametrize("curvature", ["bound", "gauss_newton", lambda head: lambda point: [head.gram + np.eye(5)]])
+def test_couplings_are_dropped_in_the_coordinates_that_bits_are_chosen_in(blobs, curvature):
+    coordinates = LinearCoordinates(np.eye(5) + 0.3)
+    clf = AnnealedClassifier(max_couplings=30, coordinates=coordinates, curvature=curvature, random_state=0, max_iter=5)
+    assert max(problem.n_couplings for problem in clf.problems(*blobs)) <= 30
+    assert all(row["loss_change"] <= 0 for row in clf.fit(*blobs).history_)
+
+
 def test_policies_survive_cloning_and_are_part_of_a_checkpoints_identity(blobs, tmp_path):
     path = tmp_path / "training.safetensors"
     clf = AnnealedClassifier(max_iter=3, random_state=0, curvature=Damped(0.2), checkpoint=path)
@@ -287,6 +355,34 @@ def test_policies_survive_cloning_and_are_part_of_a_checkpoints_identity(blobs, 
     assert again.n_iter_ == 4
     with pytest.raises(RuntimeError, match=r"curvature differ .*'damping': 0.2.*'damping': 0.3"):
         clone(clf).set_params(resume=True, curvature=Damped(0.3)).fit(*blobs)
+
+
+def weighted(share):
+    return lambda head: lambda point: [share * head.gram + np.diag(head.ridge)]
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        ("coordinates", LinearCoordinates(np.eye(5)), LinearCoordinates(2 * np.eye(5))),
+        ("curvature", weighted(0.5), weighted(0.6)),
+        (
+            "curvature",
+            partial(lambda share, head: weighted(share)(head), 0.5),
+            partial(lambda share, head: weighted(share)(head), 0.7),
+        ),
+        ("curvature", partial(Damped.__call__, Damped(0.1)), partial(Damped.__call__, Damped(0.2))),
+        ("range_policy", Chosen(np.full(3, 0.1)), Chosen(np.full(3, 0.2))),
+    ],
+)
+def test_what_an_object_holds_is_part_of_its_identity(blobs, tmp_path, name, one, other):
+    """Arrays, values from around a function, arguments of a partial one: whatever can change a result."""
+    settings = {"random_state": 0, "checkpoint": tmp_path / "training.safetensors"}
+    AnnealedClassifier(max_iter=2, **{name: one}, **settings).fit(*blobs)
+    assert AnnealedClassifier(max_iter=3, resume=True, **{name: one}, **settings).fit(*blobs).n_iter_ == 3
+    with pytest.raises(RuntimeError, match=f"{name} differ"):
+        AnnealedClassifier(max_iter=4, resume=True, **{name: other}, **settings).fit(*blobs)
+    assert describe(one) == describe(copy.deepcopy(one)) != describe(other)
 
 
 def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
@@ -300,18 +396,25 @@ def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
     [
         ({"acceptance": lambda proposal: True}, "acceptance rule returned True; expected a Decision"),
         ({"acceptance": lambda proposal: Decision(np.array([True]))}, "for each of 3 problems"),
+        ({"curvature": lambda head: None}, "returned None for the objective; expected a function of the point"),
+        ({"curvature": lambda head: lambda point: np.eye(5)}, "expected a list of metrics or arrays"),
         ({"curvature": lambda head: lambda point: [np.eye(5)] * 2}, "2 metrics for 3 problems"),
         ({"curvature": lambda head: lambda point: [np.eye(4)]}, "for 4 parameters, and there are 3 blocks of 5"),
         ({"curvature": lambda head: lambda point: [np.ones((5, 4))]}, r"shape \(5, 4\)"),
         ({"range_policy": lambda ranges, outcome: ranges}, "an object with the methods choose, revise"),
-        ({"initialization": lambda head, seed: np.zeros(3)}, r"weights of shape \(3,\); expected \(5, 3\)"),
+        ({"initialization": lambda head, seed: np.zeros(3)}, "has 1 dimensions; expected 2"),
         ({"range_policy": Chosen(np.zeros(3))}, "finite number above 0 for each of 3 problems"),
         ({"range_policy": Chosen(np.ones(2))}, "for each of 3 problems"),
         ({"range_policy": Chosen(np.full(3, np.nan))}, "finite number above 0"),
         ({"precision_policy": Bits(0)}, "precision policy chose is 0; it must be a whole number, at least 1"),
         ({"precision_policy": Bits(2.5)}, "precision policy chose is 2.5"),
+        ({"range_policy": Revised(None)}, "the range policy kept None"),
+        ({"range_policy": Revised(np.ones(1))}, "for each of 3 problems"),
+        ({"precision_policy": First(0)}, "precision policy chose is 0"),
+        ({"acceptance": lambda p: Decision(np.array([1, 2, 0]))}, "a truth value for each of 3 problems"),
+        ({"initialization": lambda head, seed: np.full((5, 3), np.nan)}, "initialization gave holds NaN"),
         ({"acceptance": lambda p: Decision(p.energies < 0, np.nan)}, "multiple nan; it must be finite"),
-        ({"coordinates": np.eye(5)}, "an object with the methods adapted, push"),
+        ({"coordinates": np.eye(5)}, "an object with the methods adapted, pull_metric, pull_gradients, push"),
         ({"precision_policy": PrecisionPolicy}, "the class PrecisionPolicy; pass an object of it"),
     ],
 )

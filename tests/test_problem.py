@@ -43,7 +43,7 @@ def test_sharing_a_curvature_keeps_the_energy():
     problem = random_problem(3, 5, 2)
     gradient, encoding = np.arange(5.0), Encoding(2, 0.1)
     shared, anew = (
-        problem.with_gradient(gradient, encoding),
+        QuadraticProblem(problem.metric, gradient, encoding),
         QuadraticProblem(problem.curvature, gradient, encoding),
     )
     bits = np.ones(10, dtype=int)

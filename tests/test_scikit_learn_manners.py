@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import CheckpointError, InvalidInputError
+from annealfit.errors import BudgetExhaustedError, CheckpointError, InvalidInputError
 from annealfit.objectives import LinearHead
-from annealfit.samplers import BlockSampler, RoundedSampler, SimulatedAnnealer
+from annealfit.samplers import BlockSampler, RoundedSampler, Sampler, Samples, SimulatedAnnealer
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,86 @@ def test_partial_fits_on_batches_learn(iris):
     assert not np.array_equal(before, fitted.coef_)
 
 
+def test_settings_that_change_between_partial_fits_hold_from_then_on(iris):
+    X, y = iris
+    clf = AnnealedClassifier(random_state=0, bits=3).partial_fit(X, y, classes=[0, 1, 2]).partial_fit(X, y)
+    clf.set_params(bits=2).partial_fit(X, y)
+    clf.set_params(curvature="joint").partial_fit(X, y)
+    assert [row["bits"] for row in clf.history_] == [3, 3, 2, 2]
+    assert [row["solved"] for row in clf.history_] == [3, 3, 3, 1]
+    losses = [row["loss"] for row in clf.history_]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_partial_fits_call_back_and_say_what_went_wrong(iris, capsys):
+    X, y = iris
+    seen = []
+    clf = AnnealedClassifier(random_state=0, callbacks=[seen.append], verbose=2)
+    clf.partial_fit(X, y, classes=[0, 1, 2]).partial_fit(X, y)
+    assert [iteration.row["iteration"] for iteration in seen] == [1, 2]
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+    class Poor(Sampler):
+        calls = 0
+
+        def solve(self, problems, seeds):
+            self.calls += 1
+            if self.calls == 3:
+                raise BudgetExhaustedError("spent")
+            answers = RoundedSampler().solve(problems, seeds)
+            return [Samples.failed(problems[0], "lost"), *answers[1:]] if self.calls == 2 else answers
+
+    poor = AnnealedClassifier(random_state=0, sampler=Poor()).partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.warns(UserWarning, match="in 1 of 1 iterations the sampler failed .*problem 0: lost"):
+        poor.partial_fit(X, y)
+    before = poor.coef_.copy()
+    with pytest.raises(BudgetExhaustedError, match="the classifier is as it was"):
+        poor.partial_fit(X, y)
+    np.testing.assert_array_equal(poor.coef_, before)
+    assert poor.n_iter_ == 2
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(iris):
+    X, y = iris
+    clf = AnnealedClassifier(max_iter=3, warm_start=True, random_state=0).fit(X, y)
+    before = clf.predict(X)
+    with pytest.raises(InvalidInputError, match="warm_start"):
+        clf.fit(X[:, :3], y)
+    np.testing.assert_array_equal(clf.predict(X), before)  # it still expects four features
+    fresh = AnnealedClassifier()
+    with pytest.raises(InvalidInputError):
+        fresh.partial_fit(X, y, classes=[1])
+    assert not hasattr(fresh, "classes_")
+    assert not hasattr(fresh, "n_features_in_")
+
+
+def test_a_budget_is_an_objects_and_not_a_words(iris):
+    for word in ("qpu:max_access_seconds=10", "mock-qpu:max_access_seconds=10", "qpu"):
+        with pytest.raises(InvalidInputError, match="made anew at every fit.*pass an object"):
+            AnnealedClassifier(sampler=word).fit(*iris)
+
+
+def test_columns_of_a_sampler_may_be_numpys_numbers(iris, tmp_path):
+    class Counting(Sampler):
+        def solve(self, problems, seeds):
+            return RoundedSampler().solve(problems, seeds)
+
+        def summarise(self, answers):
+            return {"count": np.int64(len(answers)), "share": np.float64(0.5)}
+
+    clf = AnnealedClassifier(max_iter=2, random_state=0, sampler=Counting()).fit(*iris)
+    clf.save(tmp_path / "m.safetensors")
+    with pytest.warns(UserWarning, match="sampler"):
+        loaded = AnnealedClassifier.load(tmp_path / "m.safetensors")
+    assert loaded.history_[0]["count"] == 3
+
+
+def test_more_features_than_memory_are_refused_with_a_remedy():
+    X = scipy.sparse.random_array((30, 2_000_000), density=1e-5, rng=np.random.default_rng(0), format="csr")
+    with pytest.raises(InvalidInputError, match="2000000 features make a curvature of .* GiB.*TruncatedSVD"):
+        AnnealedClassifier().fit(X, np.arange(30) % 2)
+
+
 def test_partial_fits_that_cannot_be(iris):
     X, y = iris
     with pytest.raises(InvalidInputError, match="first call of partial_fit needs classes"):
@@ -119,6 +199,22 @@ def test_early_stopping_keeps_the_weights_that_did_best(tmp_path):
     resumed = AnnealedClassifier(**options, **settings, resume=True).fit(X, y)
     np.testing.assert_array_equal(resumed.coef_, clf.coef_)
     assert (resumed.best_iteration_, resumed.n_iter_) == (clf.best_iteration_, clf.n_iter_)
+    again = AnnealedClassifier(**options, **settings, resume=True).fit(X, y)  # it has ended, and stays where it is
+    np.testing.assert_array_equal(again.coef_, clf.coef_)
+    assert (again.stop_reason_, again.n_iter_) == ("validation", clf.n_iter_)
+    clf.save(tmp_path / "model.safetensors")
+    assert AnnealedClassifier.load(tmp_path / "model.safetensors").best_iteration_ == clf.best_iteration_
+
+
+def test_validation_data_are_part_of_a_checkpoints_identity(iris, tmp_path):
+    X, y = iris
+    settings = {"random_state": 0, "checkpoint": tmp_path / "training.safetensors", "tol": 0.0}
+    AnnealedClassifier(max_iter=3, **settings).fit(X, y, validation_data=(X[::2], y[::2]))
+    for other in (None, (X[1::2], y[1::2])):
+        with pytest.raises(CheckpointError, match="validation data differ"):
+            AnnealedClassifier(max_iter=5, resume=True, **settings).fit(X, y, validation_data=other)
+    same = AnnealedClassifier(max_iter=5, resume=True, **settings).fit(X, y, validation_data=(X[::2], y[::2]))
+    assert [("validation_accuracy" in row) for row in same.history_] == [True] * 5
 
 
 def test_the_validation_split_keeps_every_class_and_follows_the_seed():
@@ -248,6 +344,9 @@ def test_lines_while_it_works(iris, capsys):
     assert re.fullmatch(pattern, lines[-1])
     AnnealedClassifier(max_iter=4, random_state=0, verbose=1).fit(X, y)
     assert len(capsys.readouterr().out.splitlines()) == 1  # quick: the last line only
+    done = AnnealedClassifier(max_iter=5000, random_state=0, tol=1e-2, verbose=1).fit(X, y)
+    assert done.stop_reason_ == "tolerance"
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"iteration {done.n_iter_}/5000")
 
 
 def test_the_sampler_comes_back_with_the_model(iris, tmp_path):

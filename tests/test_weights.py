@@ -140,7 +140,7 @@ def test_weights_that_are_none(weights, message):
         fit(X, y, weights)
 
 
-@pytest.mark.parametrize("class_weight", [{0: -1.0}, {0: np.inf}, [1, 2], "even", {7: 1.0}])
+@pytest.mark.parametrize("class_weight", [{0: -1.0}, {0: np.inf}, {0: 0.0}, [1, 2], np.ones(3), "even"])
 def test_class_weights_that_are_none(class_weight):
     X, y, _ = table(0, 3)
     with pytest.raises(ValueError, match="class_weight|class label"):

@@ -33,8 +33,10 @@ def minimise(
             for p in range(count):
                 if stiffness > 0:
                     target = values[j, p] - residuals[j, p] / stiffness
-                else:  # flat in this direction: the minimum is at a corner, or anywhere
+                elif stiffness == 0:  # flat in this direction: the minimum is at a corner, or anywhere
                     target = -np.sign(residuals[j, p]) * radii[p]
+                else:  # bent down: at the corner that the slope in the middle leads to, or at either
+                    target = -radii[p] if residuals[j, p] - stiffness * values[j, p] > 0 else radii[p]
                 change[p] = min(max(target, -radii[p]), radii[p]) - values[j, p]
                 values[j, p] += change[p]
             for i in range(size):

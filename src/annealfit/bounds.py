@@ -58,7 +58,7 @@ def lower_bounds(problems: Sequence[QuadraticProblem], *, tight: bool = False) -
 def box_minimum(problem: QuadraticProblem) -> NDArray[np.float64]:
     """The continuous update in [−δ, δ]^D that minimises the energy, to a relative gap of 1e-6 if 1000 sweeps do.
 
-    Where the curvature is not convex it is a local minimum.
+    Where the curvature is not convex it is what coordinate descent from 0 ends in, the best corner or not.
     """
     ((_, group),) = alike([problem])
     return relax(group, **TIGHT)[0][0]

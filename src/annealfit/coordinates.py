@@ -101,3 +101,4 @@ class LinearCoordinates(Coordinates):
 
 
 COORDINATES: dict[str, Coordinates] = {"raw": RawCoordinates()}
+COORDINATES_METHODS = ("adapted", "pull_metric", "pull_gradients", "push")

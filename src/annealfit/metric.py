@@ -89,9 +89,40 @@ class Metric:
             self._parts[key] = Metric(self.matrix[block, block])
         return self._parts[key]
 
+    def thinned(self, max_couplings: int, bits: int) -> Metric:
+        """An upper bound of the metric whose problems of `bits` bits per parameter have at most so many couplings."""
+        # Bits of one parameter are coupled whatever is dropped; a pair of parameters is bits² couplings.
+        within = self.size * bits * (bits - 1) // 2
+        if max_couplings < within:
+            raise InvalidInputError(
+                f"max_couplings is {max_couplings}; {self.size} parameters of {bits} bits need at least "
+                f"{within}: use fewer bits"
+            )
+        return Metric(sparsify(self.matrix, (max_couplings - within) // bits**2))
+
     def energies(self, gradients: NDArray[np.float64], updates: NDArray[np.float64]) -> NDArray[np.float64]:
         """`uᵀGu + 2gᵀu`, shape (…), for gradients and updates of shape (…, D)."""
         return np.vecdot(updates @ self.matrix + 2 * gradients, updates)
+
+
+def sparsify(matrix: NDArray[np.float64], max_pairs: int) -> NDArray[np.float64]:
+    """An upper bound of a curvature with at most `max_pairs` pairs of parameters coupled.
+
+    Dropping the coupling `G_ij` and adding `|G_ij|` to both `G_ii` and `G_jj` adds the positive semidefinite
+    matrix `|G_ij|·(e_i ∓ e_j)(e_i ∓ e_j)ᵀ`, so what bounded the loss still does. The largest couplings stay.
+
+    >>> sparsify(np.array([[2.0, -1.0], [-1.0, 3.0]]), 0).tolist()
+    [[3.0, 0.0], [0.0, 4.0]]
+    """
+    rows, columns = np.triu_indices(len(matrix), 1)
+    sizes = np.abs(matrix[rows, columns])
+    dropped = np.argsort(-sizes, kind="stable")[max_pairs:]
+    sparse = matrix.copy()
+    for i, j in zip(rows[dropped], columns[dropped], strict=True):
+        sparse[i, j] = sparse[j, i] = 0.0
+    np.add.at(sparse, (rows[dropped], rows[dropped]), sizes[dropped])
+    np.add.at(sparse, (columns[dropped], columns[dropped]), sizes[dropped])
+    return sparse
 
 
 def as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:

@@ -57,10 +57,6 @@ class QuadraticProblem:
         problem.__dict__.update(metric=metric, gradient=gradient, encoding=encoding)
         return problem
 
-    def with_gradient(self, gradient: NDArray[np.float64], encoding: Encoding) -> QuadraticProblem:
-        """The problem with the same metric and another gradient, which is not checked."""
-        return self.trusted(self.metric, gradient, encoding)
-
     @property
     def curvature(self) -> NDArray[np.float64]:
         """`G`, shape (D, D)."""

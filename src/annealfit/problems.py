@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.encoding import Encoding, odd_levels
+from annealfit.errors import InvalidInputError
 from annealfit.metric import Metric
 from annealfit.problem import QuadraticProblem
 
@@ -69,8 +70,11 @@ class Problems(Sequence[QuadraticProblem]):
     @property
     def metric(self) -> Metric:
         """The metric of all problems, where they share one."""
-        (metric,) = self.metrics
-        return metric
+        if not self.is_alike:
+            raise InvalidInputError(
+                f"these problems have {len(self.metrics)} metrics, not one; use metric_of(position), or problem.metric"
+            )
+        return self.metrics[0]
 
     @property
     def n_parameters(self) -> int:

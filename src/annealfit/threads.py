@@ -8,6 +8,7 @@ on one thread unless a single product takes long enough to be worth the risk; an
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
@@ -27,9 +28,11 @@ def processors() -> int:
     """Threads that work started here may use.
 
     Not more than the processors this process may run on, nor than OMP_NUM_THREADS, by which joblib's and Dask's
-    workers are told their share. In a thread that someone else started, one: there are others beside it.
+    workers are told their share. In a thread that someone else started, or in a worker process that was told nothing,
+    one: there are others beside it.
     """
-    if threading.current_thread() is not threading.main_thread():
+    untold_worker = multiprocessing.parent_process() is not None and _share() == _NONE
+    if threading.current_thread() is not threading.main_thread() or untold_worker:
         return 1
     return min(_processors_of_process(os.getpid()), _share())
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from random_problems import random_problem
 
 from annealfit.errors import BudgetExhaustedError, InvalidInputError
+from annealfit.problem import QuadraticProblem
 from annealfit.samplers import BlockSampler, ExactSolver, RoundedSampler, Sampler, Samples, SimulatedAnnealer
 
 
@@ -44,7 +45,7 @@ def test_one_block_is_the_child():
 
 def test_all_problems_take_their_turns_together():
     first = random_problem(0, 8, 2, 0.5)
-    others = [first.with_gradient(first.gradient * factor, first.encoding) for factor in (2.0, -1.0)]
+    others = [QuadraticProblem(first.metric, first.gradient * factor, first.encoding) for factor in (2.0, -1.0)]
     child = Watching(RoundedSampler())
     answers = BlockSampler(child, max_variables=4).solve([first, *others], [1, 2, 3])
     assert [len(call) for call in child.asked] == [3, 3, 3, 3]
@@ -73,8 +74,8 @@ def test_a_block_that_fails_fails_its_problem_only():
             return {"asked": len(answers)}
 
     problem = random_problem(0, 4, 1, 0.01)
-    up = problem.with_gradient(np.full(4, 10.0), problem.encoding)
-    down = problem.with_gradient(np.full(4, -10.0), problem.encoding)
+    up = QuadraticProblem(problem.metric, np.full(4, 10.0), problem.encoding)
+    down = QuadraticProblem(problem.metric, np.full(4, -10.0), problem.encoding)
     sampler = BlockSampler(Fails(), 2)
     answers = sampler.solve([up, down], [0, 0])
     assert [answer.failure for answer in answers] == ["no answer", None]

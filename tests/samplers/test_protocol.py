@@ -9,16 +9,18 @@ import pickle
 import dimod
 import numpy as np
 import pytest
-from dwave.samplers import SimulatedAnnealingSampler, TabuSampler
+from dimod import TruncateComposite
+from dwave.samplers import RandomSampler, SimulatedAnnealingSampler, TabuSampler
 from random_problems import random_problem
 from sklearn.base import clone
 
-from annealfit.description import describe
+from annealfit.description import describe, without_neutral
 from annealfit.errors import InvalidInputError, SamplerError
 from annealfit.metric import Metric
 from annealfit.problems import Problems, alike
 from annealfit.samplers import (
     BlockSampler,
+    DenseAnnealingSampler,
     DimodSampler,
     ExactSolver,
     MockQPU,
@@ -121,14 +123,28 @@ def test_it_travels_to_other_processes(sampler):
 
 
 def test_what_cannot_change_an_answer_is_not_described():
-    assert SimulatedAnnealer(num_threads=1).describe() == SimulatedAnnealer(num_threads=2).describe()
-    assert SimulatedAnnealer(num_sweeps=1).describe() != SimulatedAnnealer(num_sweeps=2).describe()
-    assert qpu(retries=1, max_access_seconds=5.0).describe() == qpu().describe()
-    assert qpu(polish=True).describe() != qpu().describe()
+    identity = lambda sampler: without_neutral(sampler.describe())  # noqa: E731
+    assert identity(SimulatedAnnealer(num_threads=1)) == identity(SimulatedAnnealer(num_threads=2))
+    assert identity(SimulatedAnnealer(num_sweeps=1)) != identity(SimulatedAnnealer(num_sweeps=2))
+    assert identity(qpu(retries=1, max_access_seconds=5.0)) == identity(qpu())
+    assert identity(qpu(polish=True)) != identity(qpu())
     other_chance = QPUSampler(MockQPU("Z12", num_sweeps=10, seed=9, faults=0.5), num_reads=5, backoff_seconds=0.0)
-    assert other_chance.describe() == qpu().describe()
+    assert identity(other_chance) == identity(qpu())
     other_chip = QPUSampler(MockQPU("Z12", num_sweeps=10, defects=0.02), num_reads=5)
-    assert other_chip.describe() != qpu().describe()
+    assert identity(other_chip) != identity(qpu())
+
+
+def test_what_cannot_change_an_answer_comes_back_with_a_model_too():
+    device = MockQPU("Z12", num_sweeps=10, seed=9, faults={"timeout": 0.2})
+    restored = restore_sampler(QPUSampler(device, num_reads=5, max_access_seconds=50.0, retries=7).describe())
+    assert (restored.max_access_seconds, restored.retries) == (50.0, 7)
+    assert (restored.device.seed, restored.device.fault_rates) == (9, {"timeout": 0.2})
+    assert restore_sampler(SimulatedAnnealer(num_threads=1).describe()).num_threads == 1
+
+
+@pytest.mark.parametrize("child", [DenseAnnealingSampler(), dimod.ExactSolver(), RandomSampler()])
+def test_dimod_samplers_without_settings_come_back(child):
+    assert type(restore_sampler(DimodSampler(child).describe()).child) is type(child)
 
 
 def test_the_settings_of_a_wrapped_sampler_are_described():
@@ -136,6 +152,12 @@ def test_the_settings_of_a_wrapped_sampler_are_described():
     one.sample(random_problem(0, 2, 1))
     assert one.describe() == same.describe() != other.describe()
     assert one.describe()["child"]["scale"] == 1.0
+    composites = [
+        TruncateComposite(SimulatedAnnealingSampler(), 1),
+        TruncateComposite(TabuSampler(), 1),
+        TruncateComposite(TabuSampler(), 5),
+    ]
+    assert len({json.dumps(DimodSampler(composite).describe()) for composite in composites}) == 3
     with pytest.raises(InvalidInputError, match="cannot be made from its description"):
         restore_sampler(one.describe())
 
@@ -227,6 +249,34 @@ def test_a_users_own_sampler_has_settings_without_doing_anything():
     assert (described["effort"], described["rule"]) == (5, "builtins.len")
 
 
+def test_nothing_that_may_be_a_secret_is_described():
+    class Client:
+        def __init__(self):
+            self.token, self.endpoint, self._api_key = "DEV-1234", "somewhere", ["DEV-1234"]
+
+    class Remote(Scaled):
+        def __init__(self):
+            super().__init__()
+            self.client, self.config = Client(), {"token": "DEV-1234", "Authorization": "DEV-1234", "region": "eu"}
+
+    described = DimodSampler(Remote()).describe()
+    assert "DEV-1234" not in json.dumps(described)
+    assert described["child"]["client"]["endpoint"] == "somewhere"
+    assert described["child"]["config"] == {"region": "eu"}
+
+
+def test_an_argument_that_is_kept_under_another_name_cannot_be_changed_silently():
+    class Hiding(Sampler):
+        def __init__(self, effort=1, secret=2):
+            self.effort, self.hidden = effort, secret
+
+        def solve(self, problems, seeds):
+            return ExactSolver().solve(problems, seeds)
+
+    with pytest.raises(InvalidInputError, match="keeps its argument secret under another name"):
+        Hiding(secret=5).set_params(effort=3)
+
+
 def test_descriptions_of_all_kinds_of_values():
     assert describe({"a": np.int64(3), 1: (True, None)}) == {"a": 3, "1": [True, None]}
     assert describe(np.arange(3.0)) == [0.0, 1.0, 2.0]
@@ -266,6 +316,8 @@ def test_problems_are_a_sequence_and_groups_of_them_share_a_metric():
         (lambda p: [Samples(np.zeros((1, 4, 3), np.uint8), np.zeros(1))] * 3, r"expected \(reads, 4, 2\)"),
         (lambda p: [Samples(np.zeros((0, 4, 2), np.uint8), np.zeros(0))] * 3, "at least one read"),
         (lambda p: [Samples(np.full((1, 4, 2), 7, np.uint8), np.zeros(1))] * 3, "other than 0 and 1"),
+        (lambda p: [Samples(np.zeros((2, 4, 2), np.uint8), np.zeros(5))] * 3, "2 reads and 5 energies"),
+        (lambda p: [Samples(np.zeros((1, 4, 2), np.uint8), np.full(1, np.nan))] * 3, "not finite"),
     ],
 )
 def test_answers_are_checked(answer, message):

@@ -72,6 +72,8 @@ def training_data(
     classes = np.unique(table.targets)
     if len(classes) < 2:
         raise InvalidInputError(f"the labels hold one class only, {classes[0]}; a classifier needs at least two")
+    if estimator.early_stopping and validation_data is None and estimator.validation_fraction is None:
+        raise InvalidInputError("early_stopping needs validation data: set validation_fraction, or pass them to fit")
     table, held_out = _split(estimator, table, seed)
     table = _with_class_weights(estimator.class_weight, table, classes)
     if validation_data is not None:
@@ -81,12 +83,22 @@ def training_data(
     return TrainingData(estimator, table.rows(classes), classes, None if held_out is None else held_out.rows(classes))
 
 
+def check_classes(given: ArrayLike | None) -> NDArray[Any]:
+    """All labels that will ever come, sorted: what the first `partial_fit` has to be told."""
+    if given is None:
+        raise InvalidInputError("the first call of partial_fit needs classes: all labels that will ever come")
+    classes = np.unique(np.asarray(given))
+    if len(classes) < 2:
+        raise InvalidInputError(f"classes are {classes.tolist()}; a classifier needs at least two")
+    return classes
+
+
 def batch_rows(
     estimator: AnnealedClassifier, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
 ) -> Rows:
     """The rows of one `partial_fit`, whose labels must be among the classes that are known already."""
     table = _table(estimator, X, y, sample_weight, reset=first).without_weightless()
-    if estimator.class_weight == "balanced":
+    if isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced":
         raise InvalidInputError(
             "class_weight='balanced' needs to see all labels at once, which partial_fit does not; "
             "pass a dict of weights, or sample_weight"
@@ -119,19 +131,23 @@ def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | No
 def _with_class_weights(class_weight: Any, table: _Table, classes: NDArray[Any]) -> _Table:
     if class_weight is None:
         return table
-    if class_weight != "balanced" and not isinstance(class_weight, Mapping):
+    balanced = isinstance(class_weight, str) and class_weight == "balanced"
+    if not balanced and not isinstance(class_weight, Mapping):
         raise InvalidInputError(f"class_weight is {class_weight!r}; it must be 'balanced', a dict, or None")
     positions = np.searchsorted(classes, table.targets)
-    if class_weight == "balanced":
+    if balanced:
         # As scikit-learn defines it: every class weighs the same, and all rows together what they did.
         totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
         of_classes = totals.sum() / (len(classes) * totals)
     else:
-        of_classes = compute_class_weight(dict(class_weight), classes=classes, y=table.targets)
-    if not np.isfinite(of_classes).all() or (of_classes < 0).any():
-        raise InvalidInputError(f"class_weight is {class_weight!r}; weights must be finite numbers of at least 0")
+        of_classes = compute_class_weight(dict(class_weight), classes=classes, y=classes)
+    if not np.isfinite(of_classes).all() or (of_classes <= 0).any():
+        raise InvalidInputError(
+            f"class_weight is {class_weight!r}; weights must be finite numbers above 0: to leave a class out, leave "
+            "its rows out"
+        )
     weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
-    return _Table(table.features, table.targets, weights).without_weightless()
+    return _Table(table.features, table.targets, weights)
 
 
 def _split(estimator: AnnealedClassifier, table: _Table, seed: int) -> tuple[_Table, _Table | None]:
@@ -178,5 +194,30 @@ def _own_rows(
         raise InvalidInputError("class_weight and validation_fraction are for arrays; weigh and split rows yourself")
     if validation_data is not None and not isinstance(validation_data, Rows):
         raise InvalidInputError("with rows to train on, validation_data must be rows too")
+    if estimator.early_stopping and validation_data is None:
+        raise InvalidInputError("early_stopping needs validation data: pass rows of them to fit")
+    for given in (rows, validation_data):
+        if given is not None:
+            _check_rows(given, rows)
+    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
     estimator.n_features_in_ = rows.n_parameters - 1
     return TrainingData(estimator, rows, np.asarray(rows.classes), validation_data)
+
+
+def _check_rows(rows: Rows, alike: Rows) -> None:
+    """Raise unless these rows, which may be anybody's, are what they say, and go with the others."""
+    said = rows.n_parameters, rows.n_classes, len(rows.classes)
+    if said != (alike.n_parameters, alike.n_classes, alike.n_classes) or rows.n_classes < 2:
+        raise InvalidInputError(
+            f"rows have n_parameters {rows.n_parameters}, n_classes {rows.n_classes} and {len(rows.classes)} classes; "
+            f"expected {alike.n_parameters}, {alike.n_classes} and {alike.n_classes}, and at least two classes"
+        )
+    first = next(iter(rows.chunks()), None)
+    if first is None or len(first.labels) == 0:
+        raise InvalidInputError("there are no rows: chunks() gave none, or an empty one first")
+    labels, width = np.asarray(first.labels), first.moments(np.ones((1, len(first.labels)))).shape[1]
+    if width != rows.n_parameters or labels.min() < 0 or labels.max() >= rows.n_classes:
+        raise InvalidInputError(
+            f"the first chunk has {width} parameters per row and labels from {labels.min()} to {labels.max()}; "
+            f"expected {rows.n_parameters} (n_parameters: the features and 1) and labels below {rows.n_classes}"
+        )

@@ -11,20 +11,28 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from annealfit.classifier import files
-from annealfit.classifier.data import TrainingData, batch_rows, training_data
-from annealfit.classifier.messages import Narrator, warn_of_end
+from annealfit.classifier.data import TrainingData, batch_rows, check_classes, training_data
+from annealfit.classifier.messages import narrating, warn_of_end, warn_of_failures
 from annealfit.classifier.predictions import LinearPredictions
-from annealfit.classifier.settings import initialization_of, make_plan
-from annealfit.classifier.start import seed_of_training, start_of_training, weights_of
+from annealfit.classifier.settings import make_plan, partial_settings
+from annealfit.classifier.start import (
+    CarriedOn,
+    initial_weights,
+    seed_of_training,
+    start_of_training,
+    unchanged_on_error,
+    weights_of,
+)
 from annealfit.coordinates import Coordinates
 from annealfit.encoding import Encoding
-from annealfit.errors import InvalidInputError, choose
+from annealfit.errors import BudgetExhaustedError, InvalidInputError, choose
 from annealfit.objectives import Curvature, LinearHead
 from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.problems import Problems
 from annealfit.randomness import seed_of
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import default_sampler, opened_sampler, resolve_sampler
+from annealfit.threads import blas_threads
 from annealfit.training import HistoryRow, PrecisionPolicy, RangePolicy, Stopping, Trainer, TrainingResult
 from annealfit.training.acceptance import Acceptance
 from annealfit.training.initialization import Initialization
@@ -240,22 +248,19 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         Ctrl-C raises `KeyboardInterrupt`, after the checkpoint, if there is one, is written; the classifier holds
         what was learnt so far.
         """
-        seed = seed_of_training(self)
-        plan = make_plan(self, seed)
-        data = training_data(self, X, y, sample_weight, validation_data, seed)
-        if self.early_stopping and data.validation is None:
-            raise InvalidInputError(
-                "early_stopping needs validation data: set validation_fraction, or pass them to fit"
-            )
-        with opened_sampler(self.sampler, seed) as sampler:
-            trainer = Trainer(data.objective, sampler, plan, data.validation)
-            state, history, checkpoint = start_of_training(self, trainer, data)
-            trainer.preflight(state)  # before anything is paid for
-            callbacks = [*(self.callbacks or ())]
-            if self.verbose:
-                callbacks.insert(0, Narrator(self.verbose, self.max_iter))
-            result = trainer.run(state, history=history, callbacks=callbacks, checkpoint=checkpoint)
-        if result.history:
+        with unchanged_on_error(self):
+            seed = seed_of_training(self)
+            plan = make_plan(self, seed)
+            data = training_data(self, X, y, sample_weight, validation_data, seed)
+            with opened_sampler(self.sampler, seed) as sampler:
+                trainer = Trainer(data.objective, sampler, plan, data.validation)
+                state, history, checkpoint = start_of_training(self, trainer, data)
+                trainer.preflight(state)  # before anything is paid for
+                with narrating(self.verbose, self.max_iter) as narrators:
+                    callbacks = [*narrators, *(self.callbacks or ())]
+                    result = trainer.run(state, history=history, callbacks=callbacks, checkpoint=checkpoint)
+            if result.stop_reason == "interrupted" and not result.history:
+                raise KeyboardInterrupt
             self._keep(data, result)
         if result.stop_reason == "interrupted":
             raise KeyboardInterrupt
@@ -271,35 +276,44 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         """One more iteration, on these rows alone; the first call needs all `classes` that will ever come.
 
         The loss on these rows does not rise, as in `fit`; that on others may. Ranges and bits carry on from call to
-        call. Checkpoints, validation and the stopping rules are for `fit`.
+        call, until a setting is changed or the classifier is saved and loaded. Checkpoints, validation and the stopping
+        rules are for `fit`.
         """
-        first = not hasattr(self, "coef_")
-        if first:
-            if classes is None:
-                raise InvalidInputError("the first call of partial_fit needs classes: all labels that will ever come")
-            self.classes_ = np.unique(np.asarray(classes))
-            self.history_: list[HistoryRow] = []
-            self.n_iter_ = 0
-            if len(self.classes_) < 2:
-                raise InvalidInputError(f"classes are {self.classes_.tolist()}; a classifier needs at least two")
-        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise InvalidInputError(f"classes are not those of the first call, {self.classes_.tolist()}")
-        state, seed = getattr(self, "_partial", (None, None))
-        seed = seed_of(self.random_state) if seed is None else seed
-        plan = replace(make_plan(self, seed), stopping=Stopping(max_iter=self.n_iter_ + 1))
-        head = LinearHead(batch_rows(self, X, y, sample_weight, first=first), self.regularization)
-        with opened_sampler(self.sampler, seed) as sampler:
-            trainer = Trainer(head, sampler, plan)
-            if state is None:
-                weights = initialization_of(self)(head, seed) if first else weights_of(self)
-                state = replace(trainer.start(weights), iteration=self.n_iter_)
-            result = trainer.run(state, history=self.history_)
-        self._set_fitted(result.state.weights, self.classes_, result)
-        self.optimality_gap_ = np.inf  # of the loss on all rows nothing is known
-        self._partial = (result.state, seed)
+        with unchanged_on_error(self):
+            first = not hasattr(self, "coef_")
+            if first:
+                self.classes_, self.history_, self.n_iter_ = check_classes(classes), [], 0
+            elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+                raise InvalidInputError(f"classes are not those of the first call, {self.classes_.tolist()}")
+            head = LinearHead(batch_rows(self, X, y, sample_weight, first=first), self.regularization)
+            carried = self._carried_on()
+            plan = replace(make_plan(self, carried.seed), stopping=Stopping(max_iter=self.n_iter_ + 1))
+            with opened_sampler(self.sampler, carried.seed) as sampler:
+                trainer = Trainer(head, sampler, plan)
+                state = carried.state
+                if state is None:
+                    weights = initial_weights(self, head, carried.seed) if first else weights_of(self)
+                    state = replace(trainer.start(weights), iteration=self.n_iter_)
+                with narrating(self.verbose, self.n_iter_ + 1) as narrators:
+                    callbacks = [*narrators, *(self.callbacks or ())]
+                    result = trainer.run(state, history=self.history_, callbacks=callbacks)
+            if result.state.iteration == self.n_iter_:
+                reason = "the sampler's budget is used up; the classifier is as it was"
+                raise KeyboardInterrupt if result.stop_reason == "interrupted" else BudgetExhaustedError(reason)
+            self._set_fitted(result.state.weights, self.classes_, result)
+            self.optimality_gap_ = np.inf  # of the loss on all rows nothing is known
+            self._partial = replace(carried, state=result.state)
+            warn_of_failures(result.history[-1:])
         if result.stop_reason == "interrupted":
             raise KeyboardInterrupt
         return self
+
+    def _carried_on(self) -> CarriedOn:
+        """What the last `partial_fit` left, if there was one and its settings still hold."""
+        settings, last = partial_settings(self), getattr(self, "_partial", None)
+        return (
+            last if last is not None and last.settings == settings else CarriedOn(settings, seed_of(self.random_state))
+        )
 
     def problems(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Problems:
         """The problems of the first iteration of a training, one per class, for export or for other solvers.
@@ -350,14 +364,17 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     def _keep(self, data: TrainingData, result: TrainingResult) -> None:
         """Take over what was learnt: all of it at once, so that a fit that fails leaves nothing half fitted."""
         best = result.state.best if self.early_stopping else None
-        point = result.point if best is None else data.objective.at(best.weights)
+        with blas_threads(data.objective.multiplications):
+            point = result.point if best is None else data.objective.at(best.weights)
+            self.optimality_gap_ = max(point.loss - point.lower_bound(), 0.0)
         self._set_fitted(point.weights, data.classes, result)
-        self.__dict__.pop("best_iteration_", None)
+        for name in ("best_iteration_", "_partial"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         if best is not None:
             self.best_iteration_ = best.iteration
-        self.optimality_gap_ = max(point.loss - point.lower_bound(), 0.0)
-        self.__dict__.pop("_partial", None)
         warn_of_end(self, result, point.loss)
+
+    history_: list[HistoryRow]
 
     def _set_fitted(self, weights: NDArray[np.float64], classes: NDArray[Any], result: TrainingResult) -> None:
         self.classes_ = classes

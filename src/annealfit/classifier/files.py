@@ -36,6 +36,7 @@ def to_tensors(estimator: AnnealedClassifier) -> tuple[Tensors, Manifest]:
         "class_weight": _labelled_weights(class_weight),
         "not_stored": {name: repr(value) for name, value in parameters.items() if name not in plain},
         "n_iter": estimator.n_iter_,
+        "best_iteration": getattr(estimator, "best_iteration_", None),
         "stop_reason": estimator.stop_reason_,
         "optimality_gap": estimator.optimality_gap_ if np.isfinite(estimator.optimality_gap_) else None,
         "classes": _labels_to_json(estimator.classes_),
@@ -58,6 +59,8 @@ def from_tensors(kind: type[AnnealedClassifier], tensors: Tensors, manifest: Man
         if manifest["feature_names"]:
             estimator.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
         estimator.n_iter_ = manifest["n_iter"]
+        if manifest.get("best_iteration") is not None:
+            estimator.best_iteration_ = manifest["best_iteration"]
         estimator.stop_reason_ = manifest["stop_reason"]
         gap = manifest["optimality_gap"]
         estimator.optimality_gap_ = np.inf if gap is None else float(gap)

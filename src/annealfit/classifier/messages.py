@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from annealfit.training import Iteration, TrainingResult
+from annealfit.training import HistoryRow, Iteration, TrainingResult
+from annealfit.training.loop import Callback
 
 if TYPE_CHECKING:
     from annealfit.classifier.estimator import AnnealedClassifier
@@ -32,21 +35,42 @@ class Narrator:
         self.verbose, self.max_iter = verbose, max_iter
         self._began = self._last = time.monotonic()
         self._done_before: int | None = None
+        self._unwritten: HistoryRow | None = None
 
     def __call__(self, iteration: Iteration) -> None:
         """Write a line if it is time for one."""
-        row, now = iteration.row, time.monotonic()
         if self._done_before is None:
-            self._done_before = row["iteration"] - 1
-        if self.verbose < 2 and now - self._last < _SECONDS_BETWEEN_LINES and row["iteration"] < self.max_iter:
+            self._done_before = iteration.row["iteration"] - 1
+        self._unwritten = iteration.row
+        if self.verbose >= 2 or time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
+            self.write()
+
+    def write(self) -> None:
+        """Write the line of the last iteration, unless it has been written."""
+        row, self._unwritten = self._unwritten, None
+        if row is None or self._done_before is None:
             return
-        self._last = now
+        self._last = time.monotonic()
         validation = f"  validation {row['validation_accuracy']:.1%}" if "validation_accuracy" in row else ""
-        left = (now - self._began) / (row["iteration"] - self._done_before) * (self.max_iter - row["iteration"])
+        done = row["iteration"] - self._done_before
+        left = (self._last - self._began) / done * (self.max_iter - row["iteration"])
         sys.stdout.write(
             f"iteration {row['iteration']}/{self.max_iter}  loss {row['loss']:.6g}  accuracy {row['accuracy']:.1%}"
             f"{validation}  at most {left:.0f} s left\n"
         )
+
+
+@contextmanager
+def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
+    """The narrator of a training, if one is wanted; however it ends, its last line is written."""
+    if not verbose:
+        yield []
+        return
+    narrator = Narrator(verbose, max_iter)
+    try:
+        yield [narrator]
+    finally:
+        narrator.write()
 
 
 def warn_of_end(estimator: AnnealedClassifier, result: TrainingResult, loss: float) -> None:
@@ -66,10 +90,15 @@ def warn_of_end(estimator: AnnealedClassifier, result: TrainingResult, loss: flo
             "the classifier holds what was learnt so far",
             stacklevel=4,
         )
-    unsolved = [row for row in result.history if row["failures"]]
+    warn_of_failures(result.history)
+
+
+def warn_of_failures(history: Sequence[HistoryRow]) -> None:
+    """Warn of iterations in which problems were not solved."""
+    unsolved = [row for row in history if row["failures"]]
     if unsolved:
         warnings.warn(
-            f"in {len(unsolved)} of {done} iterations the sampler failed to solve some problems, whose "
+            f"in {len(unsolved)} of {len(history)} iterations the sampler failed to solve some problems, whose "
             f"weights then stayed as they were (history_, column failures; the last: {unsolved[-1]['failures']})",
-            stacklevel=4,
+            stacklevel=5,
         )

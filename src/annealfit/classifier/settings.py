@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from annealfit.coordinates import COORDINATES
-from annealfit.description import describe
+from annealfit.coordinates import COORDINATES, COORDINATES_METHODS
+from annealfit.description import describe, without_neutral
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError, check_number, choose_or_own
 from annealfit.objectives import CURVATURES
-from annealfit.objectives.curvature import sparse
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import default_sampler
 from annealfit.training import (
@@ -37,12 +36,10 @@ def make_plan(estimator: AnnealedClassifier, seed: int) -> Plan:
     """The plan of a training; a setting that is out of bounds is named, with the bounds."""
     _check_numbers(estimator)
     bits = int(estimator.bits)
-    curvature = choose_or_own("curvature", estimator.curvature, CURVATURES)
-    if estimator.max_couplings is not None:
-        curvature = sparse(curvature, int(estimator.max_couplings), bits)
     return Plan(
-        curvature=curvature,
-        coordinates=choose_or_own("coordinates", estimator.coordinates, COORDINATES, ("adapted", "push")),
+        curvature=choose_or_own("curvature", estimator.curvature, CURVATURES),
+        coordinates=choose_or_own("coordinates", estimator.coordinates, COORDINATES, COORDINATES_METHODS),
+        max_couplings=None if estimator.max_couplings is None else int(estimator.max_couplings),
         acceptance=choose_or_own("acceptance", estimator.acceptance, ACCEPTANCES),
         range_policy=choose_or_own("range_policy", estimator.range_policy, RANGE_POLICIES, ("choose", "revise")),
         precision_policy=choose_or_own(
@@ -67,14 +64,19 @@ def initialization_of(estimator: AnnealedClassifier) -> Initialization:
     return choose_or_own("initialization", estimator.initialization, INITIALIZATIONS)
 
 
-def training_settings(estimator: AnnealedClassifier, sampler: Sampler, seed: int, data_digest: str) -> dict[str, Any]:
+def training_settings(
+    estimator: AnnealedClassifier, sampler: Sampler, seed: int, data_digest: str, validation_digest: str | None
+) -> dict[str, Any]:
     """Everything that decides the course of a training, as plain data: what a checkpoint belongs to."""
-    settings = {
-        name: describe(value)
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS
-    }
-    return {**settings, "sampler": sampler.describe(), "random_state": seed, "training data": data_digest}
+    settings = partial_settings(estimator)
+    settings |= {"sampler": sampler.describe(), "random_state": seed}
+    return without_neutral({**settings, "training data": data_digest, "validation data": validation_digest})
+
+
+def partial_settings(estimator: AnnealedClassifier) -> dict[str, Any]:
+    """The settings to which what `partial_fit` carries on belongs."""
+    given = estimator.get_params(deep=False).items()
+    return {name: describe(value) for name, value in given if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS}
 
 
 def upgrade_settings(estimator: AnnealedClassifier, sampler: Sampler) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -90,7 +92,9 @@ def upgrade_settings(estimator: AnnealedClassifier, sampler: Sampler) -> Callabl
             if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS and name not in stored
         }
         same = stored["sampler"] == repr(sampler) or (stored["sampler"] is None and sampler == default_sampler())
-        return {**unknown_then, **stored, "sampler": sampler.describe() if same else stored["sampler"]}
+        described = without_neutral(sampler.describe())
+        unknown_then["validation data"] = None
+        return {**unknown_then, **stored, "sampler": described if same else stored["sampler"]}
 
     return upgrade
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +15,8 @@ from numpy.typing import NDArray
 from annealfit.classifier.data import TrainingData
 from annealfit.classifier.settings import initialization_of, training_settings, upgrade_settings
 from annealfit.errors import CheckpointError, InvalidInputError
+from annealfit.metric import as_real
+from annealfit.objectives import LinearHead
 from annealfit.randomness import seed_of
 from annealfit.training import Checkpoint, HistoryRow, Trainer, TrainingState
 from annealfit.training.checkpoint import checkpoint_file, is_folder, stored_settings
@@ -20,6 +25,15 @@ if TYPE_CHECKING:
     from annealfit.classifier.estimator import AnnealedClassifier
 
 Start = tuple[TrainingState, list[HistoryRow], Checkpoint | None]
+
+
+@dataclass(frozen=True)
+class CarriedOn:
+    """What a `partial_fit` leaves to the next: ranges, bits and the seed, as long as the settings stay."""
+
+    settings: dict[str, Any]
+    seed: int
+    state: TrainingState | None = None
 
 
 def seed_of_training(estimator: AnnealedClassifier) -> int:
@@ -44,7 +58,8 @@ def start_of_training(estimator: AnnealedClassifier, trainer: Trainer, data: Tra
         if estimator.resume:
             raise InvalidInputError("resume=True needs a checkpoint path to continue from")
         return state, [], None
-    settings = training_settings(estimator, trainer.sampler, trainer.plan.seed, data.rows.digest())
+    validation = None if data.validation is None else data.validation.rows.digest()
+    settings = training_settings(estimator, trainer.sampler, trainer.plan.seed, data.rows.digest(), validation)
     path = checkpoint_file(estimator.checkpoint, settings)
     upgrade = upgrade_settings(estimator, trainer.sampler)
     checkpoint = Checkpoint(path, int(estimator.checkpoint_every), settings, upgrade)
@@ -78,8 +93,26 @@ def _first_weights(estimator: AnnealedClassifier, data: TrainingData, seed: int)
                 f"{estimator.classes_.tolist()}; these data have {n_features} and {data.classes.tolist()}"
             )
         return weights_of(estimator)
-    weights = initialization_of(estimator)(data.objective, seed)
-    expected = data.objective.n_parameters, data.objective.n_outputs
-    if np.shape(weights) != expected:
-        raise InvalidInputError(f"the initialization gave weights of shape {np.shape(weights)}; expected {expected}")
+    return initial_weights(estimator, data.objective, seed)
+
+
+def initial_weights(estimator: AnnealedClassifier, head: LinearHead, seed: int) -> NDArray[np.float64]:
+    """What the initialization gives, which may be anybody's, checked."""
+    weights = as_real(initialization_of(estimator)(head, seed), "what the initialization gave", ndim=2)
+    if weights.shape != (head.n_parameters, head.n_outputs):
+        raise InvalidInputError(
+            f"the initialization gave weights of shape {weights.shape}; expected {(head.n_parameters, head.n_outputs)}"
+        )
     return weights
+
+
+@contextmanager
+def unchanged_on_error(estimator: AnnealedClassifier) -> Iterator[None]:
+    """A fit that fails leaves the estimator as it was: half a fit would spoil a good model."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise

@@ -41,7 +41,6 @@ from annealfit.errors import InvalidInputError, MissingDependencyError
 from annealfit.experiments import TrainingRun, run_training, store
 from annealfit.export import write
 from annealfit.image_classifier import ImageClassifier
-from annealfit.samplers.catalogue import resolve_sampler
 
 
 def train(
@@ -82,8 +81,8 @@ def train(
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     _check_resumable(out, resume)
     classifier = make_classifier(preset, bits, max_iter, seed)
-    if sampler is not None or blocks is not None:
-        classifier.set_params(sampler=choose_sampler(sampler, blocks, classifier.sampler, seed))
+    used = choose_sampler(sampler, blocks, classifier.sampler, seed)
+    classifier.set_params(sampler=used)
     prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
     config = {
         "annealfit": __version__,
@@ -95,7 +94,7 @@ def train(
         "classifier": describe(classifier.get_params(deep=False)),
     }
     again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
-    with resolve_sampler(classifier.sampler, seed) as used:  # which may have a connection to close
+    with used:  # it may have a connection to close
         # Bad settings, or a problem that does not fit the device, fail before any file is made or any call paid for.
         plan = used.preflight(classifier.problems(prepared.X_train, prepared.dataset.y_train))
         if plan is not None:
@@ -191,7 +190,8 @@ def export(
         raise InvalidInputError(f"--class is {class_index}; {dataset} has the classes 0 to {len(data.class_names) - 1}")
     problem = problems[min(class_index, len(problems) - 1)]  # two classes share one
     write(problem, out, format=file_format)
-    told: dict[str, str | int] = {"file": str(out), "dataset": dataset, "class": data.class_names[class_index]}
+    name = data.class_names[class_index] if len(problems) > 1 else " or ".join(data.class_names)
+    told: dict[str, str | int] = {"file": str(out), "dataset": dataset, "class": name}
     told |= {"variables": problem.n_variables, "couplings": problem.n_couplings, "bytes": out.stat().st_size}
     if as_json:
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ def read_image(path: StrPath) -> NDArray[np.float64]:
     orient = require("PIL.ImageOps", extra="images", purpose="reading image files").exif_transpose
     try:
         with pillow.open(path) as file:
-            image = orient(file)
+            image, kind = orient(file), file.format
             image.load()
     except FileNotFoundError:
         raise
@@ -49,8 +50,8 @@ def read_image(path: StrPath) -> NDArray[np.float64]:
         raise FileFormatError(f"{path} has too many pixels to be read safely: {error}; make it smaller") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow's readers raise on foreign or damaged files
         raise CorruptFileError(f"{path} is not a readable image: {error}; repair or remove it") from error
-    if image.mode.startswith("I;16"):  # convert("RGB") would clip everything above 255
-        return np.repeat(np.asarray(image, dtype=np.float64)[..., None] / 65535.0, 3, axis=2)
+    if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PPM"):
+        return _read_deep(image)
     if image.mode in ("I", "F"):
         raise FileFormatError(
             f"{path} has 32-bit pixels (mode {image.mode}), and which value is white is unknown; "
@@ -60,3 +61,12 @@ def read_image(path: StrPath) -> NDArray[np.float64]:
         image = image.convert("RGBA")
         image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
     return np.asarray(image.convert("RGB"), dtype=np.float64) / 255.0
+
+
+def _read_deep(image: Any) -> NDArray[np.float64]:
+    """16 bits per pixel, of which Pillow's conversions would clip everything above 255; a portable map's too."""
+    pixels = np.asarray(image, dtype=np.float64)
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        pixels = np.where(pixels == transparent, 65535.0, pixels)
+    return np.repeat(pixels[..., None] / 65535.0, 3, axis=2)

@@ -13,7 +13,6 @@ from annealfit.errors import SamplerError, require
 from annealfit.hardware.chip import EXTRA
 
 _MICROSECONDS = 1e-6
-DEFAULT_READS = 100
 
 
 def published_timing() -> dict[str, Any]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError
 from annealfit.metric import Metric
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
 
@@ -59,58 +58,6 @@ CURVATURES: dict[str, Curvature] = {
 
 # Curvatures that bound the loss from above: with one of these a negative surrogate is a promise.
 MAJORIZERS = frozenset({gram, bound, joint})
-
-
-def sparse(curvature: Curvature, max_couplings: int, bits: int) -> Curvature:
-    """The curvature with each metric made sparse by `sparsify`: a looser bound on a sparser graph.
-
-    No problem of `bits` bits per parameter has more than `max_couplings` couplings.
-    """
-
-    def build(head: LinearHead) -> MetricsAt:
-        dense_at = curvature(head)
-        known: dict[Metric, Metric] = {}  # of the last point: a metric that does not change is made sparse once
-
-        def at(point: HeadPoint) -> Metrics:
-            nonlocal known
-            dense = dense_at(point)
-            known = {metric: known.get(metric) or _thinned(metric, max_couplings, bits) for metric in dense}
-            return [known[metric] for metric in dense]
-
-        return at
-
-    return build
-
-
-def _thinned(metric: Metric, max_couplings: int, bits: int) -> Metric:
-    # Bits of one parameter are coupled whatever is dropped; a pair of parameters is bits² couplings.
-    within = metric.size * bits * (bits - 1) // 2
-    if max_couplings < within:
-        raise InvalidInputError(
-            f"max_couplings is {max_couplings}; {metric.size} parameters of {bits} bits need at least "
-            f"{within}: use fewer bits"
-        )
-    return Metric(sparsify(metric.matrix, (max_couplings - within) // bits**2))
-
-
-def sparsify(matrix: NDArray[np.float64], max_pairs: int) -> NDArray[np.float64]:
-    """An upper bound of a curvature with at most `max_pairs` pairs of parameters coupled.
-
-    Dropping the coupling `G_ij` and adding `|G_ij|` to both `G_ii` and `G_jj` adds the positive semidefinite
-    matrix `|G_ij|·(e_i ∓ e_j)(e_i ∓ e_j)ᵀ`, so what bounded the loss still does. The largest couplings stay.
-
-    >>> sparsify(np.array([[2.0, -1.0], [-1.0, 3.0]]), 0).tolist()
-    [[3.0, 0.0], [0.0, 4.0]]
-    """
-    rows, columns = np.triu_indices(len(matrix), 1)
-    sizes = np.abs(matrix[rows, columns])
-    dropped = np.argsort(-sizes, kind="stable")[max_pairs:]
-    sparse = matrix.copy()
-    for i, j in zip(rows[dropped], columns[dropped], strict=True):
-        sparse[i, j] = sparse[j, i] = 0.0
-    np.add.at(sparse, (rows[dropped], rows[dropped]), sizes[dropped])
-    np.add.at(sparse, (columns[dropped], columns[dropped]), sizes[dropped])
-    return sparse
 
 
 def _constant(matrix: NDArray[np.float64]) -> MetricsAt:

@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.arrays import Array
+from annealfit.errors import InvalidInputError
+from annealfit.memory import free_memory
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.objectives.links import Link, Logistic, Softmax
 from annealfit.rows import Chunk, InMemoryRows, Rows
 from annealfit.threads import blas_threads, threads_for_large_product
+
+_MATRICES = 4  # Gram matrix, curvature, its inverse, and what is worked out on the way
 
 
 class LinearHead:
@@ -57,6 +61,7 @@ class LinearHead:
     @cached_property
     def gram(self) -> Array:
         """`G = Σ_n a_n x_n x_nᵀ / Σ_n a_n`, shape (D, D): the paper's equation 3."""
+        self._check_memory()
         with blas_threads(self.rows.entries * self.n_parameters):
             return self.rows.mean(lambda chunk: (chunk.gram(chunk.weights),))[0]
 
@@ -66,6 +71,16 @@ class LinearHead:
         diagonal = np.full(self.n_parameters, self.regularization)
         diagonal[-1] = 0.0
         return diagonal
+
+    def _check_memory(self) -> None:
+        """Say it before the machine is driven into swap: features beyond counting make a curvature of their square."""
+        needed, free = _MATRICES * 8 * self.n_parameters**2, free_memory()
+        if free is not None and needed > free:
+            raise InvalidInputError(
+                f"{self.n_parameters - 1} features make a curvature of {self.n_parameters**2 * 8 / 2**30:.1f} GiB, and "
+                f"{_MATRICES} such matrices are needed; {free / 2**30:.1f} GiB are free: use fewer features "
+                "(TruncatedSVD, SelectKBest)"
+            )
 
     def at(self, weights: Array) -> HeadPoint:
         """The head at weights (D, outputs)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from annealfit.description import TYPE
+from annealfit.description import NEUTRAL, TYPE, describe, is_plain
 from annealfit.errors import InvalidInputError, choose, require
 from annealfit.samplers.adapters.blocks import BlockSampler
 from annealfit.samplers.adapters.dimod_adapter import DimodSampler
@@ -118,6 +118,11 @@ def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
 @contextmanager
 def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
     """The sampler that a setting means; one that was made here is closed in the end."""
+    if isinstance(given, str) and (given.partition(":")[0] == "qpu" or "max_access_seconds" in given):
+        raise InvalidInputError(
+            f"sampler is {given!r}, and a word is made anew at every fit, with a budget of its own; pass an object, "
+            "QPUSampler(max_access_seconds=…), whose budget all fits and all clones share"
+        )
     sampler = resolve_sampler(given, seed)
     try:
         yield sampler
@@ -135,7 +140,8 @@ def restore_sampler(description: Mapping[str, Any]) -> Sampler:
     >>> restore_sampler(SimulatedAnnealer(num_sweeps=20).describe()).num_sweeps
     20
     """
-    settings = {name: _unlisted(value) for name, value in description.items() if name != TYPE}
+    told = {name: _unlisted(value) for name, value in description.items() if name not in (TYPE, NEUTRAL)}
+    settings = {**told, **{name: value for name, value in description.get(NEUTRAL, {}).items() if is_plain(value)}}
     kind = description.get(TYPE)
     if kind not in _RESTORED:
         raise InvalidInputError(f"{kind} is not one of {', '.join(_RESTORED)}, which can be made from a description")
@@ -147,11 +153,12 @@ def restore_sampler(description: Mapping[str, Any]) -> Sampler:
 
 def _restore_dimod(settings: dict[str, Any]) -> Sampler:
     child = settings.pop("child")
-    if not isinstance(child, Mapping) or child.get(TYPE) not in _DIMOD_SAMPLERS or len(child) > 1:
-        raise InvalidInputError(f"the dimod sampler {child} cannot be made from its description")
-    module, _, name = _DIMOD_SAMPLERS[child[TYPE]].rpartition(".")
-    extra = "openjij" if module == "openjij" else "dwave"
-    return DimodSampler(getattr(require(module, extra=extra, purpose=name), name)(), **settings)
+    if isinstance(child, Mapping) and child.get(TYPE) in _DIMOD_SAMPLERS:
+        module, name, extra = _DIMOD_SAMPLERS[child[TYPE]]
+        made = getattr(require(module, extra=extra, purpose=name), name)()
+        if describe(made) == child:  # it had no settings but the usual ones
+            return DimodSampler(made, **settings)
+    raise InvalidInputError(f"the dimod sampler {child} cannot be made from its description")
 
 
 def _restore_qpu(settings: dict[str, Any]) -> Sampler:
@@ -161,8 +168,8 @@ def _restore_qpu(settings: dict[str, Any]) -> Sampler:
     require("dwave.system", extra="qpu", purpose="the mock QPU")
     from annealfit.samplers.dwave.mock_qpu import MockQPU
 
-    chip = {name: value for name, value in device.items() if name != TYPE}
-    return QPUSampler(MockQPU(**chip), **{"backoff_seconds": 0.0, **settings})
+    chip = {name: value for name, value in device.items() if name not in (TYPE, NEUTRAL)}
+    return QPUSampler(MockQPU(**chip, **device.get(NEUTRAL, {})), **settings)
 
 
 _RESTORED: dict[str, Callable[[dict[str, Any]], Sampler]] = {
@@ -174,12 +181,23 @@ _RESTORED: dict[str, Callable[[dict[str, Any]], Sampler]] = {
     "QPUSampler": _restore_qpu,
 }
 
-# Where dimod samplers that are made without arguments are found, by what `describe` calls them.
+# dimod samplers that are made without arguments, by what `describe` calls them: module, name and extra.
 _DIMOD_SAMPLERS = {
-    "dwave.samplers.sa.sampler.SimulatedAnnealingSampler": "dwave.samplers.SimulatedAnnealingSampler",
-    "dwave.samplers.tabu.sampler.TabuSampler": "dwave.samplers.TabuSampler",
-    "dwave.samplers.greedy.sampler.SteepestDescentSampler": "dwave.samplers.SteepestDescentSampler",
-    "openjij.sampler.sa_sampler.SASampler": "openjij.SASampler",
+    f"dwave.samplers.{module}.{name}": ("dwave.samplers", name, "dwave")
+    for module, name in (
+        ("sa.sampler", "SimulatedAnnealingSampler"),
+        ("sqa.sampler", "PathIntegralAnnealingSampler"),
+        ("sqa.sampler", "RotorModelAnnealingSampler"),
+        ("tabu.sampler", "TabuSampler"),
+        ("greedy.sampler", "SteepestDescentSampler"),
+        ("random.sampler", "RandomSampler"),
+        ("tree.samplers", "TreeDecompositionSampler"),
+        ("tree.samplers", "TreeDecompositionSolver"),
+    )
+} | {
+    "dimod.reference.samplers.exact_solver.ExactSolver": ("dimod", "ExactSolver", "dwave"),
+    "openjij.sampler.sa_sampler.SASampler": ("openjij", "SASampler", "openjij"),
+    "DenseAnnealingSampler": ("annealfit.samplers", "DenseAnnealingSampler", "dwave"),
 }
 
 

@@ -44,7 +44,7 @@ class Checkpoint:
         best = None
         if state.best is not None:
             tensors["best_weights"] = state.best.weights
-            best = [state.best.iteration, state.best.accuracy, state.best.cross_entropy]
+            best = [state.best.iteration, *state.best.merit]
         manifest = {
             "iteration": state.iteration,
             "bits": state.bits,
@@ -88,8 +88,8 @@ class Checkpoint:
 def _best(stored: Sequence[Any] | None, tensors: Mapping[str, Any]) -> Best | None:
     if stored is None:
         return None
-    iteration, accuracy, cross_entropy = stored
-    return Best(iteration, accuracy, cross_entropy, tensors["best_weights"])
+    iteration, *merit = stored
+    return Best(iteration, (merit[0], merit[1]), tensors["best_weights"])
 
 
 def stored_settings(path: Path) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class HistoryRow(TypedDict, total=False):
     failures: str  # why problems were not solved; empty in the usual case
     seconds: float  # since the training began
     # with validation data
+    validation_loss: float  # without a penalty
     validation_cross_entropy: float
     validation_accuracy: float
     # with a device

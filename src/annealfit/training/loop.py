@@ -23,7 +23,7 @@ from annealfit.threads import blas_threads
 from annealfit.training.checkpoint import Checkpoint
 from annealfit.training.history import HistoryRow
 from annealfit.training.state import TrainingState
-from annealfit.training.step import Plan, Step, with_chosen_ranges
+from annealfit.training.step import Plan, Step, checked_bits, with_chosen_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,8 @@ class Trainer:
         width = np.array([float(self.plan.update_range)])
         with blas_threads(self.objective.multiplications):
             problems = self._step.surrogate.problems(self._at(weights), width, self.plan.bits)
-        return TrainingState(0, weights, problems.ranges, self.plan.precision_policy.first(self.plan.bits))
+        first = checked_bits(self.plan.precision_policy.first(self.plan.bits))
+        return TrainingState(0, weights, problems.ranges, first)
 
     def problems(self, state: TrainingState) -> Problems:
         """The problems that the iteration after `state` hands to the sampler."""
@@ -105,7 +106,7 @@ class Trainer:
         started = time.perf_counter()
         point = self._at(state.weights)
         saved_iteration = state.iteration
-        reason = None
+        reason = stopping.before_resuming(state, rows)
         try:
             while reason is None:
                 reason = stopping.before_iteration(state.iteration, point)

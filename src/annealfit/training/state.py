@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +14,13 @@ class Best:
     """The weights that did best on the validation data so far."""
 
     iteration: int
-    accuracy: float
-    cross_entropy: float
+    merit: tuple[float, float]
     weights: NDArray[np.float64]
 
-    def is_beaten_by(self, accuracy: float, cross_entropy: float) -> bool:
-        """Whether these figures are better: more rows right, or as many and a lower cross-entropy."""
-        return (accuracy, -cross_entropy) > (self.accuracy, -self.cross_entropy)
+
+def merit_of(figures: Mapping[str, float]) -> tuple[float, float]:
+    """What weights are compared by: more rows right, or as many and a lower loss. Larger is better."""
+    return float(figures.get("accuracy", 0.0)), -float(figures["loss"])
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from annealfit.bounds import lower_bounds
 from annealfit.coordinates import Coordinates
+from annealfit.description import describe
 from annealfit.encoding import MAX_BITS
 from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError, check_number
 from annealfit.objectives import Objective, Point
@@ -25,7 +26,7 @@ from annealfit.training.initialization import ANNEALS
 from annealfit.training.outcome import Outcome
 from annealfit.training.precision import PrecisionPolicy
 from annealfit.training.ranges import RangePolicy
-from annealfit.training.state import Best, TrainingState
+from annealfit.training.state import Best, TrainingState, merit_of
 from annealfit.training.stopping import Stopping
 from annealfit.training.surrogate import AnyCurvature, Surrogate
 
@@ -36,6 +37,7 @@ class Plan:
 
     curvature: AnyCurvature
     coordinates: Coordinates
+    max_couplings: int | None  # in each problem; None is as many as there are
     acceptance: Acceptance
     range_policy: RangePolicy
     precision_policy: PrecisionPolicy
@@ -51,7 +53,8 @@ class Step:
 
     def __init__(self, objective: Objective, sampler: Sampler, plan: Plan, validation: Objective | None) -> None:
         self.sampler, self.plan, self.validation = sampler, plan, validation
-        self.surrogate = Surrogate(objective, plan.curvature, plan.coordinates)
+        thin = None if plan.max_couplings is None else (plan.max_couplings, plan.bits)
+        self.surrogate = Surrogate(objective, plan.curvature, plan.coordinates, thin)
         self._seed_of_anneals = child_seeds(plan.seed, [ANNEALS])
 
     def __call__(self, state: TrainingState, point: Point) -> tuple[TrainingState, Point, HistoryRow]:
@@ -85,8 +88,8 @@ class Step:
         following = TrainingState(
             iteration=state.iteration + 1,
             weights=reached.weights,
-            ranges=plan.range_policy.revise(kept.ranges, outcome),
-            bits=_checked_bits(plan.precision_policy.following(state.bits, plan.bits, outcome)),
+            ranges=_checked_ranges(plan.range_policy.revise(kept.ranges, outcome), "kept", len(problems)),
+            bits=checked_bits(plan.precision_policy.following(state.bits, plan.bits, outcome)),
             best=best,
         )
         return following, reached, row
@@ -106,35 +109,40 @@ class Step:
         if self.validation is None:
             return None
         figures = self.validation.at(reached.weights).figures()
-        accuracy, cross_entropy = figures["accuracy"], figures["cross_entropy"]
-        row["validation_cross_entropy"], row["validation_accuracy"] = cross_entropy, accuracy
-        if state.best is None or state.best.is_beaten_by(accuracy, cross_entropy):
-            return Best(state.iteration + 1, accuracy, cross_entropy, reached.weights)
+        row.update(cast(HistoryRow, {f"validation_{name}": value for name, value in figures.items()}))
+        if state.best is None or merit_of(figures) > state.best.merit:
+            return Best(state.iteration + 1, merit_of(figures), reached.weights)
         return state.best
 
 
 def with_chosen_ranges(problems: Problems, policy: RangePolicy) -> Problems:
     """The problems with the ranges that the policy chooses for them, which may be anybody's."""
-    ranges = np.asarray(policy.choose(problems))
-    if ranges.shape != (len(problems),) or not (np.isfinite(ranges) & (ranges > 0)).all():
+    return problems.with_ranges(_checked_ranges(policy.choose(problems), "chose", len(problems)))
+
+
+def _checked_ranges(given: Any, verb: str, count: int) -> NDArray[np.float64]:
+    ranges = np.asarray(given)
+    if ranges.shape != (count,) or ranges.dtype.kind not in "fiu" or not (np.isfinite(ranges) & (ranges > 0)).all():
         raise InvalidInputError(
-            f"the range policy chose {ranges!r}; expected a finite number above 0 for each of {len(problems)} problems"
+            f"the range policy {verb} {given!r}; expected a finite number above 0 for each of {count} problems"
         )
-    return problems.with_ranges(ranges)
+    return ranges.astype(float, copy=False)
 
 
 def _checked(decision: Any, count: int) -> Decision:
-    if not isinstance(decision, Decision) or np.shape(decision.accepted) != (count,):
+    accepted: Any = np.asarray(decision.accepted) if isinstance(decision, Decision) else np.empty(0)
+    if accepted.shape != (count,) or accepted.dtype != np.bool_:
         raise InvalidInputError(
             f"the acceptance rule returned {decision!r}; expected a Decision with a truth value for each of "
             f"{count} problems"
         )
     if not math.isfinite(decision.multiple):
         raise InvalidInputError(f"the acceptance rule chose the multiple {decision.multiple!r}; it must be finite")
-    return decision
+    return Decision(accepted, decision.multiple)
 
 
-def _checked_bits(bits: Any) -> int:
+def checked_bits(bits: Any) -> int:
+    """The bits that a precision policy chose, which may be anybody's."""
     check_number("the bits that the precision policy chose", bits, Integral, minimum=1, maximum=MAX_BITS)
     return int(bits)
 
@@ -156,7 +164,7 @@ def _describe_failures(answers: Sequence[Samples]) -> str:
 
 
 def _add_columns(row: HistoryRow, sampler: Sampler, answers: Sequence[Samples]) -> None:
-    columns = sampler.summarise(answers)
+    columns = describe(sampler.summarise(answers))  # NumPy's numbers become Python's, which files can hold
     taken = sorted(columns.keys() & {*row, "seconds"})
     if taken:
         raise SamplerError(f"{type(sampler).__name__}.summarise gave columns that the history has: {', '.join(taken)}")

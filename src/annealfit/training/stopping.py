@@ -38,10 +38,19 @@ class Stopping:
 
     def after_iteration(self, state: TrainingState, history: Sequence[HistoryRow]) -> str | None:
         """The reason to stop after the history's last row, if there is one."""
-        if self.time_limit is not None and history[-1]["seconds"] >= self.time_limit:
-            return "time_limit"
         if len(history) >= UNSOLVED_ITERATIONS and not any(row["solved"] for row in history[-UNSOLVED_ITERATIONS:]):
             return "sampler"
+        return self.before_resuming(state, history)
+
+    def before_resuming(self, state: TrainingState, history: Sequence[HistoryRow]) -> str | None:
+        """The reason not to go on with a training that has this history: it ended there, and would end elsewhere.
+
+        A sampler that gave no answers is no such reason: it may be back.
+        """
+        if not history:
+            return None
+        if self.time_limit is not None and history[-1]["seconds"] >= self.time_limit:
+            return "time_limit"
         if self.patience is None:
             return None
         if self.on_validation and state.best is not None:

@@ -22,9 +22,21 @@ AnyCurvature = Callable[[Any], Callable[[Any], Sequence[Metric | ArrayLike]]]
 class Surrogate:
     """The quadratic that stands for an objective near a point, in some coordinates. Made once per training."""
 
-    def __init__(self, objective: Objective, curvature: AnyCurvature, coordinates: Coordinates) -> None:
+    def __init__(
+        self,
+        objective: Objective,
+        curvature: AnyCurvature,
+        coordinates: Coordinates,
+        thin: tuple[int, int] | None = None,
+    ) -> None:
+        """`thin` is the most couplings that a problem may have, and the bits of its parameters."""
         self._metrics_at = curvature(objective)
+        if not callable(self._metrics_at):
+            raise InvalidInputError(
+                f"the curvature returned {self._metrics_at!r} for the objective; expected a function of the point"
+            )
         self._coordinates = coordinates.adapted(objective)
+        self._thin = thin
         self._pulled: dict[Metric, Metric] = {}  # of the last point: a metric that does not change is pulled once
         self._latest: tuple[Point | None, list[Metric]] = (None, [])
 
@@ -42,11 +54,19 @@ class Surrogate:
     def _metrics(self, point: Point) -> list[Metric]:
         """The metrics at the point; asked again for the same one, as before the first iteration, it knows them."""
         if self._latest[0] is not point:
-            metrics = [given if isinstance(given, Metric) else Metric(given) for given in self._metrics_at(point)]
-            pull = self._coordinates.pull_metric
-            self._pulled = {metric: self._pulled.get(metric) or pull(metric) for metric in metrics}
+            found = self._metrics_at(point)
+            if not isinstance(found, Sequence) or not found:
+                raise InvalidInputError(
+                    f"the curvature gave {found!r} at a point; expected a list of metrics or arrays"
+                )
+            metrics = [given if isinstance(given, Metric) else Metric(given) for given in found]
+            self._pulled = {metric: self._pulled.get(metric) or self._pull(metric) for metric in metrics}
             self._latest = point, metrics
         return self._latest[1]
+
+    def _pull(self, metric: Metric) -> Metric:
+        pulled = self._coordinates.pull_metric(metric)
+        return pulled if self._thin is None else pulled.thinned(*self._thin)
 
     def updates(
         self, problems: Problems, answers: Sequence[Samples], solved: NDArray[np.bool_]

@@ -11,6 +11,7 @@ from dwave.cloud.api.exceptions import ResourceLimitsExceededError
 from dwave.samplers import SimulatedAnnealingSampler
 from dwave.system.testing import MockDWaveSampler
 
+from annealfit.description import NEUTRAL, TYPE, describe
 from annealfit.errors import InvalidInputError, check_number, choose
 from annealfit.hardware.access_time import access_seconds, published_timing
 from annealfit.hardware.analog_error import COUPLING_ERROR, FIELD_ERROR
@@ -89,8 +90,8 @@ class MockQPU(MockDWaveSampler):
         return self._description
 
     def describe(self) -> dict[str, Any]:
-        """The chip as plain data: topology, defects and noise; not faults and seed, which are its chance."""
-        return {"type": "MockQPU", **self._chip}
+        """The chip as plain data: topology, defects and noise; apart, as its chance, faults and seed."""
+        return {TYPE: "MockQPU", **self._chip, NEUTRAL: {"faults": describe(self.fault_rates), "seed": self.seed}}
 
     def sample(self, bqm: dimod.BinaryQuadraticModel, **parameters: Any) -> dimod.SampleSet:
         """One call of the device, as `DWaveSampler.sample`."""

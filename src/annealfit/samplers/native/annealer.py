@@ -214,7 +214,9 @@ def automatic_beta_range(problems: Problems) -> tuple[NDArray[np.float64], NDArr
     fields = np.abs(problems.gradients) + problems.ranges[:, None] * problems.metric.row_norms
     largest = (coarsest * (2 * fields + coarsest * diagonal)).max(axis=1)
     largest[largest <= 0] = 1.0
-    typical = diagonal.sum() / max(np.count_nonzero(diagonal), 1) or 1.0
+    # Where the curvature is not convex, minima lie at corners, and what a level costs there is a matter of fields.
+    stiffness = diagonal if problems.metric.is_convex else problems.metric.row_norms
+    typical = stiffness.sum() / max(np.count_nonzero(stiffness), 1) or 1.0
     hot = HOT_FACTOR / largest
     return hot, np.maximum(COLD_FACTOR / (finest**2 * typical), hot)
 

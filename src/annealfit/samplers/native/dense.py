@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.errors import InvalidInputError, choose
+from annealfit.memory import free_memory
 from annealfit.randomness import child_seeds
 from annealfit.samplers.native.annealer import stop_function
 from annealfit.samplers.native.lanes import PRECISIONS, Lanes, Stop, anneal_lanes
@@ -158,7 +158,7 @@ def automatic_ising_range(fields: NDArray[np.float64], couplings: NDArray[np.flo
 def _dense_ising(bqm: dimod.BinaryQuadraticModel, order: list[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Fields (n,) and the symmetric matrix of half couplings (n, n), in spins."""
     size = len(order)
-    needed, free = 12 * size * size, _free_memory()
+    needed, free = 12 * size * size, free_memory()
     if free is not None and needed > _MEMORY_SHARE * free:
         raise InvalidInputError(
             f"a dense matrix of {size} variables needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; "
@@ -170,18 +170,3 @@ def _dense_ising(bqm: dimod.BinaryQuadraticModel, order: list[Any]) -> tuple[NDA
     couplings = np.zeros((size, size))
     np.add.at(couplings, (rows, columns), biases / 2)
     return np.asarray(fields, dtype=float), couplings + couplings.T
-
-
-def _free_memory() -> int | None:
-    """Bytes of physical memory that are available, where the system tells."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None

@@ -46,7 +46,12 @@ def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: An
                 f"{source} with bits of shape {answer.bits.shape}; "
                 f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"
             )
-    if not _are_bits(np.concatenate([answer.bits.ravel() for answer in answers])):  # at once: it is done all the time
+        if answer.energies.shape != answer.bits.shape[:1]:
+            raise SamplerError(f"{source} with {len(answer.bits)} reads and {len(answer.energies)} energies")
+    # Of all at once: it is done at every iteration.
+    if not np.isfinite(np.concatenate([answer.energies for answer in answers])).all():
+        raise SamplerError(f"{source} with energies that are not finite; Samples.of computes them")
+    if not _are_bits(np.concatenate([answer.bits.ravel() for answer in answers])):
         raise SamplerError(f"{source} with bits other than 0 and 1; for spins use (1 + spin) / 2")
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-from annealfit.description import TYPE, describe, qualified_name
+from annealfit.description import NEUTRAL, TYPE, constructor_arguments, describe, qualified_name
 from annealfit.errors import InvalidInputError
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers.protocol.costs import Preflight
 from annealfit.samplers.protocol.samples import Samples
+
+_MISSING = object()  # no setting has this value
 
 
 class Sampler(ABC):
@@ -31,7 +32,7 @@ class Sampler(ABC):
     -1.0
     """
 
-    # Settings that cannot change an answer, and so are no part of the sampler's description.
+    # Settings that cannot change an answer: a checkpoint may be resumed with others.
     neutral_settings: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
@@ -72,7 +73,7 @@ class Sampler(ABC):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name, as scikit-learn's estimators give them; `deep` adds those of a sampler inside."""
-        settings = {name: getattr(self, name) for name in self._setting_names() if hasattr(self, name)}
+        settings = {name: self._setting(name) for name in self._setting_names() if self._setting(name) is not _MISSING}
         for name, value in list(settings.items()) if deep else ():
             if isinstance(value, Sampler):
                 settings |= {f"{name}__{inner}": setting for inner, setting in value.get_params().items()}
@@ -85,6 +86,12 @@ class Sampler(ABC):
         >>> SimulatedAnnealer().set_params(num_reads=8).num_reads
         8
         """
+        lost = [name for name in self._setting_names() if self._setting(name) is _MISSING]
+        if lost:
+            raise InvalidInputError(
+                f"{type(self).__name__} keeps its argument {', '.join(lost)} under another name, so it cannot be made "
+                "again with other settings; keep every argument as an attribute of the same name"
+            )
         own = {name: value for name, value in changes.items() if "__" not in name}
         settings = self.get_params(deep=False) | own
         for name, value in changes.items():
@@ -98,15 +105,15 @@ class Sampler(ABC):
         return self
 
     def describe(self) -> dict[str, Any]:
-        """The sampler as plain data: its name and every setting that can change an answer.
+        """The sampler as plain data: its name and its settings, those apart that cannot change an answer.
 
-        >>> from annealfit.samplers import RoundedSampler
-        >>> RoundedSampler().describe()
-        {'type': 'RoundedSampler'}
+        >>> from annealfit.samplers import ExactSolver
+        >>> ExactSolver().describe()
+        {'type': 'ExactSolver', 'max_variables': 24}
         """
-        settings = self.get_params(deep=False).items()
-        told = {name: describe(value) for name, value in settings if name not in self.neutral_settings}
-        return {TYPE: qualified_name(type(self)), **told}
+        settings = {name: describe(value) for name, value in self.get_params(deep=False).items()}
+        neutral = {name: settings.pop(name) for name in sorted(self.neutral_settings & settings.keys())}
+        return {TYPE: qualified_name(type(self)), **settings, **({NEUTRAL: neutral} if neutral else {})}
 
     def __repr__(self) -> str:
         settings = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items())
@@ -117,8 +124,10 @@ class Sampler(ABC):
 
     @classmethod
     def _setting_names(cls) -> list[str]:
-        parameters = inspect.signature(cls.__init__).parameters.values()
-        return [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name != "self"]
+        return constructor_arguments(cls)
+
+    def _setting(self, name: str) -> Any:
+        return getattr(self, name, getattr(self, f"_{name}", _MISSING))
 
     def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> Self:
         unknown = sorted(set(changed) - set(self._setting_names()))
