@@ -87,7 +87,10 @@ def qualified_name(named: Any) -> str:
 
 def constructor_arguments(kind: type) -> list[str]:
     """The names of a class's settings: the arguments of its constructor that have one."""
-    parameters = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
+    try:
+        parameters = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
+    except ValueError:  # a class of compiled code says nothing of its arguments
+        return []
     return [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name != "self"]
 
 

@@ -20,7 +20,7 @@ def test_biases_that_are_not_finite_are_refused(bias):
 
 
 def test_a_model_beyond_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(dense, "_free_memory", lambda: 1000)
+    monkeypatch.setattr(dense, "free_memory", lambda: 1000)
     with pytest.raises(InvalidInputError, match=r"20 variables needs .* GiB"):
         DenseAnnealingSampler().sample(dimod.BinaryQuadraticModel(np.ones((20, 20)), "SPIN"))
 
