@@ -54,7 +54,8 @@ def softmax(logits: Array) -> Array:
 
 def _normalise(logits: Array, largest: Array) -> tuple[Array, Array]:
     """The softmax, and the logarithm of its normaliser."""
-    probabilities = np.exp(logits - largest)
+    probabilities = logits - largest
+    np.exp(probabilities, out=probabilities)
     total = probabilities.sum(axis=0)
     probabilities /= total
     return probabilities, np.log(total) + largest

@@ -164,7 +164,10 @@ def _describe_failures(answers: Sequence[Samples]) -> str:
 
 
 def _add_columns(row: HistoryRow, sampler: Sampler, answers: Sequence[Samples]) -> None:
-    columns = describe(sampler.summarise(answers))  # NumPy's numbers become Python's, which files can hold
+    given = sampler.summarise(answers)
+    if not given:
+        return
+    columns = describe(given)  # NumPy's numbers become Python's, which files can hold
     taken = sorted(columns.keys() & {*row, "seconds"})
     if taken:
         raise SamplerError(f"{type(sampler).__name__}.summarise gave columns that the history has: {', '.join(taken)}")

@@ -41,13 +41,14 @@ def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: An
     if len(answers) != len(problems):
         raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
     for answer, expected in zip(answers, _expected_shapes(problems), strict=True):
-        if answer.bits.shape[1:] != expected or (len(answer.bits) == 0 and answer.failure is None):
+        reads, *shape = answer.bits.shape
+        if (*shape,) != expected or (reads == 0 and answer.failure is None):
             raise SamplerError(
                 f"{source} with bits of shape {answer.bits.shape}; "
                 f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"
             )
-        if answer.energies.shape != answer.bits.shape[:1]:
-            raise SamplerError(f"{source} with {len(answer.bits)} reads and {len(answer.energies)} energies")
+        if answer.energies.shape != (reads,):
+            raise SamplerError(f"{source} with {reads} reads and {len(answer.energies)} energies")
     # Of all at once: it is done at every iteration.
     if not np.isfinite(np.concatenate([answer.energies for answer in answers])).all():
         raise SamplerError(f"{source} with energies that are not finite; Samples.of computes them")
