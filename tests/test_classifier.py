@@ -171,7 +171,7 @@ def _foreign(metadata):
         ),
         (
             _foreign({"annealfit": json.dumps({"kind": "sofa", "version": 1, "sha256": "", "content": {}})}),
-            "holds a sofa, not a classifier",
+            "of the kind 'sofa', not 'classifier'",
         ),
     ],
 )

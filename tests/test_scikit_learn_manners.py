@@ -9,13 +9,14 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import BudgetExhaustedError, CheckpointError, InvalidInputError
+from annealfit.errors import BudgetExhaustedError, CheckpointError, FileFormatError, InvalidInputError
 from annealfit.objectives import LinearHead
 from annealfit.samplers import BlockSampler, RoundedSampler, Sampler, Samples, SimulatedAnnealer
 
@@ -150,6 +151,56 @@ def test_more_features_than_memory_are_refused_with_a_remedy():
     X = scipy.sparse.random_array((30, 2_000_000), density=1e-5, rng=np.random.default_rng(0), format="csr")
     with pytest.raises(InvalidInputError, match="2000000 features make a curvature of .* GiB.*TruncatedSVD"):
         AnnealedClassifier().fit(X, np.arange(30) % 2)
+
+
+@pytest.mark.parametrize("path", ["file/x.safetensors", "/dev/null/x.safetensors"])
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_iteration(iris, tmp_path, path):
+    (tmp_path / "file").write_text("no folder")
+    seen = []
+    clf = AnnealedClassifier(max_iter=3, checkpoint=tmp_path / path, callbacks=[seen.append])
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        clf.fit(*iris)
+    assert not seen
+
+
+def test_a_full_disk_costs_the_checkpoint_and_not_the_training(iris, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("annealfit.training.checkpoint.write_tensors", full)
+    clf = AnnealedClassifier(max_iter=3, random_state=0, checkpoint=tmp_path / "c.safetensors", checkpoint_every=2)
+    with pytest.warns(UserWarning, match="could not be written after iteration 2 .*No space left"):
+        clf.fit(*iris)
+    assert clf.n_iter_ == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"verbose": "x"}, "verbose is 'x'"),
+        ({"warm_start": "yes"}, "warm_start is 'yes'; it must be True or False"),
+        ({"sampler": RoundedSampler}, r"the class RoundedSampler; pass an object of it"),
+        ({"sampler": "native:num_raeds=3"}, "num_raeds.*; it has num_sweeps, num_reads"),
+    ],
+)
+def test_settings_that_are_slips(iris, settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        AnnealedClassifier(**settings).fit(*iris)
+
+
+def test_a_gap_is_never_larger_than_the_loss(iris):
+    X, y = iris
+    with pytest.warns(ConvergenceWarning):
+        clf = AnnealedClassifier(max_iter=1, random_state=0).fit(1000 * X, y)
+    assert clf.optimality_gap_ <= clf.history_[-1]["loss"]
+
+
+def test_files_handed_to_the_wrong_reader(iris, tmp_path):
+    with pytest.raises(FileFormatError, match="is a folder"):
+        AnnealedClassifier.load(tmp_path)
+    AnnealedClassifier(max_iter=1, tol=1, checkpoint=tmp_path / "c.safetensors").fit(*iris)
+    with pytest.raises(FileFormatError, match="resume=True.* reads it"):
+        AnnealedClassifier.load(tmp_path / "c.safetensors")
 
 
 def test_partial_fits_that_cannot_be(iris):
@@ -340,7 +391,7 @@ def test_lines_while_it_works(iris, capsys):
     AnnealedClassifier(max_iter=4, random_state=0, verbose=2, validation_fraction=0.3).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
-    pattern = r"iteration 4/4  loss 0\.\d+  accuracy \d+\.\d%  validation \d+\.\d%  at most 0 s left"
+    pattern = r"iteration 4/4  loss 0\.\d+  accuracy \d+\.\d%  validation \d+\.\d%"
     assert re.fullmatch(pattern, lines[-1])
     AnnealedClassifier(max_iter=4, random_state=0, verbose=1).fit(X, y)
     assert len(capsys.readouterr().out.splitlines()) == 1  # quick: the last line only

@@ -55,6 +55,14 @@ def _umask() -> int:
     return mask
 
 
+# Who reads a file that was handed to the wrong reader.
+_READERS = {
+    "classifier": "AnnealedClassifier.load",
+    "image classifier": "annealfit.image_classifier.ImageClassifier.load, or annealfit predict,",
+    "training checkpoint": "AnnealedClassifier(checkpoint=…, resume=True)",
+}
+
+
 def write_tensors(path: StrPath, kind: str, tensors: Mapping[str, NDArray[Any]], manifest: Mapping[str, Any]) -> None:
     """Write one safetensors file of the given kind."""
     stored = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
@@ -73,6 +81,8 @@ def write_tensors(path: StrPath, kind: str, tensors: Mapping[str, NDArray[Any]],
 def read_tensors(path: StrPath, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """The tensors and the manifest of a file that `write_tensors` wrote with the same kind."""
     name = os.fspath(path)
+    if Path(path).is_dir():
+        raise FileFormatError(f"{name} is a folder; name a file in it")
     try:
         with safetensors.safe_open(name, framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -81,7 +91,8 @@ def read_tensors(path: StrPath, kind: str) -> tuple[dict[str, NDArray[Any]], dic
         raise
     except (OSError, safetensors.SafetensorError, ValueError) as error:
         raise FileFormatError(
-            f"{name} is not a whole safetensors file ({error}); it is corrupt or was cut short: save it again"
+            f"{name} is not a whole safetensors file ({error}); it is corrupt or was cut short: "
+            "take a copy of it, or make it again"
         ) from error
     try:
         header = json.loads(metadata["annealfit"])
@@ -93,7 +104,9 @@ def read_tensors(path: StrPath, kind: str) -> tuple[dict[str, NDArray[Any]], dic
             f"{name} has format version {version!r}; this annealfit reads {READABLE_VERSIONS}: update annealfit"
         )
     if found_kind != kind:
-        raise FileFormatError(f"{name} holds a {found_kind}, not a {kind}")
+        reader = _READERS.get(found_kind)
+        hint = f"; {reader} reads it" if reader else ""
+        raise FileFormatError(f"{name} holds a file of the kind {found_kind!r}, not {kind!r}{hint}")
     if digest != _digest(tensors):
         raise FileFormatError(f"{name} is corrupt: its tensors do not match their digest")
     return tensors, content

@@ -103,7 +103,8 @@ class QuadraticProblem:
             raise InvalidInputError(
                 f"bits have shape {given.shape}; expected (…, {shape[0]}, {shape[1]}) or (…, {self.n_variables})"
             )
-        packed = given.astype(np.uint8)
+        with np.errstate(invalid="ignore"):  # NaN is no bit either, and is refused below
+            packed = given.astype(np.uint8)
         if not np.array_equal(packed, given) or (packed > 1).any():
             raise InvalidInputError("bits must be 0 or 1; for spins use (1 + spin) / 2")
         return packed

@@ -45,7 +45,7 @@ class Narrator:
         if self.verbose >= 2 or time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
             self.write()
 
-    def write(self) -> None:
+    def write(self, *, ended: bool = False) -> None:
         """Write the line of the last iteration, unless it has been written."""
         row, self._unwritten = self._unwritten, None
         if row is None or self._done_before is None:
@@ -54,9 +54,10 @@ class Narrator:
         validation = f"  validation {row['validation_accuracy']:.1%}" if "validation_accuracy" in row else ""
         done = row["iteration"] - self._done_before
         left = (self._last - self._began) / done * (self.max_iter - row["iteration"])
+        outlook = f"  at most {left:.0f} s left" if left >= 0.5 and not ended else ""
         sys.stdout.write(
             f"iteration {row['iteration']}/{self.max_iter}  loss {row['loss']:.6g}  accuracy {row['accuracy']:.1%}"
-            f"{validation}  at most {left:.0f} s left\n"
+            f"{validation}{outlook}\n"
         )
 
 
@@ -70,7 +71,7 @@ def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
     try:
         yield [narrator]
     finally:
-        narrator.write()
+        narrator.write(ended=True)
 
 
 def warn_of_end(estimator: AnnealedClassifier, result: TrainingResult, loss: float) -> None:

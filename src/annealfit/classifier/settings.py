@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from annealfit.coordinates import COORDINATES, COORDINATES_METHODS
 from annealfit.description import describe, without_neutral
 from annealfit.encoding import Encoding
@@ -106,6 +108,10 @@ def _check_numbers(estimator: AnnealedClassifier) -> None:
     check_number("checkpoint_every", estimator.checkpoint_every, Integral, minimum=1)
     check_number("step", estimator.step, Real, above=0, maximum=1)
     check_number("tol", estimator.tol, Real, minimum=0)
+    check_number("verbose", estimator.verbose, Integral, minimum=0)
+    for name in ("warm_start", "early_stopping", "resume"):
+        if not isinstance(getattr(estimator, name), bool | np.bool_):
+            raise InvalidInputError(f"{name} is {getattr(estimator, name)!r}; it must be True or False")
     optional: Mapping[str, tuple[Any, Any, dict[str, Any]]] = {
         "patience": (estimator.patience, Integral, {"minimum": 1}),
         "time_limit": (estimator.time_limit, Real, {"above": 0}),

@@ -64,11 +64,16 @@ def start_of_training(estimator: AnnealedClassifier, trainer: Trainer, data: Tra
     upgrade = upgrade_settings(estimator, trainer.sampler)
     checkpoint = Checkpoint(path, int(estimator.checkpoint_every), settings, upgrade)
     if not path.exists():
+        checkpoint.check_writable()
         return state, [], checkpoint
     if not estimator.resume:
+        other = (
+            "another folder"
+            if is_folder(estimator.checkpoint)
+            else ("a folder, which keeps the checkpoints of different trainings apart")
+        )
         raise CheckpointError(
-            f"{path} exists; pass resume=True to continue it, remove it to start anew, or name a folder, "
-            "which keeps the checkpoints of different trainings apart"
+            f"{path} exists; pass resume=True to continue it, remove it to start anew, or name {other}"
         )
     resumed, history = checkpoint.load()
     if resumed.weights.shape != weights.shape:

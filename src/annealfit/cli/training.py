@@ -107,7 +107,10 @@ def train(
                 run = run_training(prepared, classifier, [on_iteration])
             store.save_run(run, folder, config, history_format=history)
         except KeyboardInterrupt:  # before or after the iterations: during them, what was learnt is kept
-            errors.print(plain(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}"))
+            if (folder / store.CHECKPOINT_FILE).exists():
+                errors.print(plain(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}"))
+            else:
+                errors.print("Interrupted before the first iteration: there is nothing to resume; start it again.")
             raise typer.Exit(130) from None
     _tell(run, folder, again, as_json=as_json)
 

@@ -125,7 +125,7 @@ def _find(
         choose("data set", name, DATASETS)  # raises, naming all of them
     path = Path(name)
     if not path.exists():
-        if isinstance(name, str) and not path.suffix and len(path.parts) == 1:
+        if isinstance(name, str) and not path.suffix and os.path.basename(name) == name:
             choose("data set", name, DATASETS)
         raise MissingDataError(f"{path} does not exist; give a folder of images per class, an npz file, or a name")
     parts = read_own(path)

@@ -72,8 +72,8 @@ def split_stratified(
     test = total - train if n_test == "all" else int(n_test)
     if min(train, test) < n_classes or train + test > total:
         raise InvalidInputError(
-            f"n_train={train} and n_test={test} do not fit {name}: each must be at least {n_classes} "
-            f"(one image per class) and together at most {total}"
+            f"{train} images to train on and {test} to test (n_train, n_test) do not fit {name}: each must be at "
+            f"least {n_classes}, one per class, and together at most the {total} there are"
         )
     if np.bincount(labels, minlength=n_classes).min() < 2:
         raise InvalidInputError(

@@ -31,7 +31,7 @@ _BALANCED = 1e-8  # share of the rows that may be left to mixing
 def loss_lower_bound(point: HeadPoint) -> float:
     """A number no larger than the least regularised loss, tight if the point is near the optimum.
 
-    −∞ where there is no penalty (λ = 0).
+    −∞ where there is no penalty (λ = 0): there may be no least then.
     """
     head = point.head
     if head.regularization <= 0:
@@ -55,7 +55,7 @@ def loss_lower_bound(point: HeadPoint) -> float:
 
     entropy, slopes = head.rows.mean(term)
     bound = float(entropy - (slopes[:, :-1] ** 2).sum() / (2 * head.regularization))
-    return bound if np.isfinite(bound) else -np.inf
+    return max(bound, 0.0) if np.isfinite(bound) else 0.0  # neither cross-entropy nor penalty is ever below 0
 
 
 def _tilted(point: HeadPoint, chunk: Chunk, tilt: Array) -> Array:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from annealfit.description import NEUTRAL, TYPE, describe, is_plain
@@ -78,7 +79,10 @@ def make_sampler(name: str, seed: int = 0, **settings: Any) -> Sampler:
     try:
         return make(seed, **settings)
     except TypeError as error:
-        raise InvalidInputError(f"the sampler {name} cannot be made with {settings}: {error}") from error
+        known = ""
+        with contextlib.suppress(InvalidInputError, TypeError):
+            known = f"; it has {', '.join(make(seed).get_params(deep=False))}"
+        raise InvalidInputError(f"the sampler {name} cannot be made with {settings}: {error}{known}") from error
 
 
 def parse_sampler(text: str, seed: int = 0) -> Sampler:
@@ -109,13 +113,15 @@ def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
         return parse_sampler(given, seed)
     if isinstance(given, Sampler):
         return given
+    if inspect.isclass(given):
+        raise InvalidInputError(f"sampler is the class {given.__name__}; pass an object of it: {given.__name__}(…)")
     raise InvalidInputError(
         f"sampler is {given!r}; pass an annealfit sampler, one of the words {', '.join(SAMPLERS)}, "
         "or wrap a dimod sampler: DimodSampler(it)"
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
     """The sampler that a setting means; one that was made here is closed in the end."""
     if isinstance(given, str) and (given.partition(":")[0] == "qpu" or "max_access_seconds" in given):

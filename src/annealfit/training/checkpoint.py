@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,17 @@ class Checkpoint:
     settings: Mapping[str, Any]  # JSON values; everything that decides the course of the training
     # Turns the settings of a file that an earlier version wrote into what this one would have written.
     upgrade: Callable[[dict[str, Any]], dict[str, Any]] = dict
+
+    def check_writable(self) -> None:
+        """Raise before anything is computed, or paid for, if nothing can be saved there."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path.parent):
+                pass
+        except OSError as error:
+            raise CheckpointError(
+                f"the checkpoint {self.path} cannot be written: {error}; name a file in a folder that can be"
+            ) from error
 
     def save(self, state: TrainingState, history: Sequence[HistoryRow]) -> None:
         """Write the state and the history, replacing the previous checkpoint in one step."""
@@ -77,10 +89,13 @@ class Checkpoint:
         differing = sorted(name for name in {*stored, *self.settings} if stored.get(name) != self.settings.get(name))
         if differing:
             name = differing[0]
+            # Of data there are only digests, which tell a reader nothing.
+            values = (
+                f" ({name} was {stored.get(name)!r}, is {self.settings.get(name)!r})" if " data" not in name else ""
+            )
             raise CheckpointError(
-                f"{self.path} belongs to another training: {', '.join(differing)} differ "
-                f"({name} was {stored.get(name)!r}, is {self.settings.get(name)!r}); "
-                "restore the settings, or start anew with another checkpoint path "
+                f"{self.path} belongs to another training: {', '.join(differing)} differ{values}; "
+                "restore them, or start anew with another checkpoint path "
                 "(a folder keeps the checkpoints of different trainings apart)"
             )
 

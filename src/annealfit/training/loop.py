@@ -7,6 +7,7 @@ rows nor samplers: an objective answers for points, a plan holds the policies.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -118,8 +119,7 @@ class Trainer:
                 rows.append(row)
                 state = following
                 if checkpoint is not None and state.iteration % checkpoint.every == 0:
-                    checkpoint.save(state, rows)
-                    saved_iteration = state.iteration
+                    saved_iteration = _save(checkpoint, state, rows) or saved_iteration
                 answers = [callback(Iteration(state, row)) for callback in callbacks]  # all fire, whatever one says
                 reason = "callback" if any(answers) else stopping.after_iteration(state, rows)
         except BaseException as error:
@@ -132,7 +132,7 @@ class Trainer:
         finally:
             del rows[state.iteration :]  # an interrupt can fall between the row and the state it belongs to
             if checkpoint is not None and saved_iteration != state.iteration:
-                checkpoint.save(state, rows)
+                _save(checkpoint, state, rows)
         if reason == "sampler" and not any(row["solved"] for row in rows):
             raise SamplerError(f"no problem was solved in {len(rows)} iterations; {rows[-1]['failures']}")
         return TrainingResult(state, self._at(state.weights), rows, reason)
@@ -142,6 +142,20 @@ class Trainer:
         if self._point is None or self._point.weights is not weights:
             self._point = self.objective.at(weights)
         return self._point
+
+
+def _save(checkpoint: Checkpoint, state: TrainingState, rows: Sequence[HistoryRow]) -> int | None:
+    """The iteration that was saved. A full disk costs the checkpoint, not what was learnt: training goes on."""
+    try:
+        checkpoint.save(state, rows)
+    except OSError as error:
+        warnings.warn(
+            f"the checkpoint {checkpoint.path} could not be written after iteration {state.iteration} ({error}); "
+            "training goes on, and tries again",
+            stacklevel=5,
+        )
+        return None
+    return state.iteration
 
 
 def _is_interrupt(error: BaseException | None) -> bool:

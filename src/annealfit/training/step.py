@@ -136,9 +136,11 @@ def _checked(decision: Any, count: int) -> Decision:
             f"the acceptance rule returned {decision!r}; expected a Decision with a truth value for each of "
             f"{count} problems"
         )
-    if not math.isfinite(decision.multiple):
-        raise InvalidInputError(f"the acceptance rule chose the multiple {decision.multiple!r}; it must be finite")
-    return Decision(accepted, decision.multiple)
+    if not isinstance(decision.multiple, float | int | np.number) or not math.isfinite(decision.multiple):
+        raise InvalidInputError(
+            f"the acceptance rule chose the multiple {decision.multiple!r}; it must be one finite number"
+        )
+    return Decision(accepted, float(decision.multiple))
 
 
 def checked_bits(bits: Any) -> int:

@@ -91,9 +91,10 @@ class Surrogate:
                 "standardise the features (StandardScaler), or lower update_range"
             )
         size = metrics[0].size
-        if point.gradients.size % size:
+        blocks, own = point.gradients.shape
+        if size not in (own, blocks * own):
             raise InvalidInputError(
-                f"the curvature is for {size} parameters, and there are {point.gradients.shape[0]} blocks of "
-                f"{point.gradients.shape[1]}; make it for one block, or for all"
+                f"the curvature is for {size} parameters, and there are {blocks} blocks of {own} (a head's: one per "
+                "output, of the features and the bias); make it for one block, or for all"
             )
         return self._coordinates.pull_gradients(point.gradients.reshape(-1, size))

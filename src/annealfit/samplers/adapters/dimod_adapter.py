@@ -98,6 +98,8 @@ class DimodSampler(Sampler):
             parameters.setdefault("seed", int(seed) % _SEED_LIMIT)
         built = time.perf_counter()
         sampleset = self.child.sample(bqm, **parameters)
+        if not hasattr(sampleset, "record"):
+            raise SamplerError(f"{type(self.child).__name__} returned {sampleset!r}; expected a dimod SampleSet")
         if len(sampleset) == 0:
             raise SamplerError(f"{type(self.child).__name__} returned no samples")
         sampled = time.perf_counter()
