@@ -75,7 +75,7 @@ def relax(
         minima, _ = _box.minimise(metric.matrix, gradients, np.zeros_like(gradients), radii, max_sweeps, relative_gap)
         return minima.T, np.full(len(problems), -np.inf)
     # The Newton step, which is the answer where it stays inside the box.
-    starts = np.maximum(np.minimum(-metric.inverse @ gradients, radii), -radii)
+    starts = np.maximum(np.minimum(problems.newton_steps.T, radii), -radii)
     minima, bounds = _box.minimise(metric.matrix, gradients, starts, radii, max_sweeps, relative_gap)
     return minima.T, bounds
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from annealfit.arrays import Array
-from annealfit.errors import InvalidInputError
+from annealfit.errors import InvalidInputError, check_number
 from annealfit.metric import Metric, as_real
 
 
@@ -100,5 +100,101 @@ class LinearCoordinates(Coordinates):
         return outputs
 
 
-COORDINATES: dict[str, Coordinates] = {"raw": RawCoordinates()}
+class CentredCoordinates(Coordinates):
+    """Features measured from their means: `w` is unchanged, and the bias is `b' = b + wᵀμ`.
+
+    Features that are all positive have a large common mode, which couples everything to everything; measured from
+    their means they have not. The bias is not regularised, so it absorbs the means at no cost: the loss, the optimum
+    and the predictions are the same.
+    """
+
+    def __init__(self, means: ArrayLike | None = None) -> None:
+        """`means` (d,) are taken from the objective's rows if they are not given."""
+        self.means = None if means is None else as_real(means, "the means of the features", ndim=1)
+
+    def adapted(self, objective: Any) -> CentredCoordinates:
+        """With the means of the objective's rows."""
+        return self if self.means is not None else CentredCoordinates(objective.feature_means)
+
+    def pull_metric(self, metric: Metric) -> Metric:
+        """`TᵀHT`."""
+        half = self._without_means(metric.matrix)
+        return Metric(self._without_means(half.T))
+
+    def pull_gradients(self, gradients: Array) -> Array:
+        """`Tᵀg`: of the weights less the means times that of the bias."""
+        return self._without_means(gradients)
+
+    def push(self, updates: Array) -> Array:
+        """`Tz`: the bias less what the means make of the weights."""
+        pushed = self._by_output(updates).copy()
+        pushed[..., -1] -= pushed[..., :-1] @ self._means
+        return pushed.reshape(updates.shape)
+
+    def _without_means(self, values: Array) -> Array:
+        by_output = self._by_output(values).copy()
+        by_output[..., :-1] -= by_output[..., -1:] * self._means
+        return by_output.reshape(values.shape)
+
+    def _by_output(self, values: Array) -> Array:
+        """Values (P, outputs · D) as (P, outputs, D)."""
+        size = len(self._means) + 1
+        if values.shape[1] % size:
+            raise InvalidInputError(f"there are means of {size - 1} features, and an output has {values.shape[1] - 1}")
+        return values.reshape(len(values), -1, size)
+
+    @property
+    def _means(self) -> Array:
+        if self.means is None:
+            raise InvalidInputError("centred coordinates need the means of the features; adapt them to an objective")
+        return self.means
+
+
+class WhitenedCoordinates(Coordinates):
+    """Centred, and then in a basis in which the bound's curvature `½G + Λ` is nearer to the identity.
+
+    With `H` that curvature, `T = H^(−power/2)`. At power 1 nothing is coupled to anything: every parameter is decided
+    by itself, there is nothing to anneal and nothing to embed. In between the couplings shrink.
+    """
+
+    def __init__(self, power: float = 1.0) -> None:
+        check_number("power", power, minimum=0, maximum=1)
+        self.power = power
+
+    def adapted(self, objective: Any) -> Coordinates:
+        """With the curvature of the objective's rows."""
+        means = objective.feature_means
+        centred = np.eye(len(means) + 1)
+        centred[-1, :-1] = -means
+        steepest = float(np.linalg.eigvalsh(objective.link.steepest)[-1])
+        curvature = centred.T @ (steepest * objective.gram + np.diag(objective.ridge)) @ centred
+        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+        # Features that are constant or copies of others have no curvature to scale by.
+        floor = 1e-10 * values[-1]
+        scales = np.maximum(values, floor) ** (-self.power / 2)
+        return LinearCoordinates(centred @ ((vectors * scales) @ vectors.T))
+
+    def pull_metric(self, metric: Metric) -> Metric:
+        """Only of an objective."""
+        raise _not_adapted()
+
+    def pull_gradients(self, gradients: Array) -> Array:
+        """Only of an objective."""
+        raise _not_adapted()
+
+    def push(self, updates: Array) -> Array:
+        """Only of an objective."""
+        raise _not_adapted()
+
+
+def _not_adapted() -> InvalidInputError:
+    return InvalidInputError("these coordinates depend on the data: call adapted(objective) first")
+
+
+COORDINATES: dict[str, Coordinates] = {
+    "raw": RawCoordinates(),
+    "centred": CentredCoordinates(),
+    "partly_whitened": WhitenedCoordinates(0.5),
+    "whitened": WhitenedCoordinates(),
+}
 COORDINATES_METHODS = ("adapted", "pull_metric", "pull_gradients", "push")

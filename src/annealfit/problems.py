@@ -60,7 +60,21 @@ class Problems(Sequence[QuadraticProblem]):
 
     def with_ranges(self, ranges: NDArray[np.float64]) -> Problems:
         """The same problems with other ranges (P,)."""
-        return replace(self, ranges=ranges)
+        changed = replace(self, ranges=ranges)
+        if "newton_steps" in self.__dict__:  # they do not depend on the ranges
+            changed.__dict__["newton_steps"] = self.newton_steps
+        return changed
+
+    @cached_property
+    def newton_steps(self) -> NDArray[np.float64]:
+        """The continuous minima without a box, `−G⁻¹g`, (P, D).
+
+        A metric that is not convex has none; there it is how far each gradient goes against its row of G.
+        """
+        if self.is_alike:
+            return _newton_steps(self.metric, self.gradients)
+        rows = zip(self.metrics, self.gradients, strict=True)
+        return np.concatenate([_newton_steps(metric, gradient[None]) for metric, gradient in rows])
 
     @property
     def is_alike(self) -> bool:
@@ -105,6 +119,13 @@ class Problems(Sequence[QuadraticProblem]):
             return self.metric.energies(self.gradients, updates)
         rows = zip(self.metrics, self.gradients, updates, strict=True)
         return np.array([metric.energies(gradient, update) for metric, gradient, update in rows])
+
+
+def _newton_steps(metric: Metric, gradients: NDArray[np.float64]) -> NDArray[np.float64]:
+    if metric.is_convex:
+        return -metric.solve(gradients)
+    norms = metric.row_norms
+    return np.divide(-gradients, norms, out=np.zeros_like(gradients), where=norms > 0)
 
 
 def alike(problems: Sequence[QuadraticProblem]) -> Iterator[tuple[NDArray[np.intp], Problems]]:

@@ -10,7 +10,7 @@ from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers import ExactSolver, SimulatedAnnealer
-from annealfit.samplers.native import _kernel, lanes
+from annealfit.samplers.native import _kernel, chains, lanes
 
 
 def family(n_problems=10, parameters=7, bits=3):
@@ -222,7 +222,7 @@ def test_first_use_says_why_it_takes_a_moment(tmp_path):
 
 def test_as_many_threads_as_the_process_may_use_unless_told(monkeypatch):
     monkeypatch.setattr(lanes, "processors", lambda: 3)
-    with lanes._Workers(1, 8) as alone, lanes._Workers(None, 8) as workers, lanes._Workers(None, 2) as few:
+    with chains.Workers(1, 8) as alone, chains.Workers(None, 8) as workers, chains.Workers(None, 2) as few:
         assert alone._pool is None
         assert workers._pool._max_workers == 3
         assert few._pool._max_workers == 2

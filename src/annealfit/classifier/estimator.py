@@ -63,18 +63,21 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         Quadratic part of the surrogate. "bound" (½G + Λ), "gram" (G + Λ, the paper's) and "joint" (one problem
         over all classes) bound the loss from above; "gauss_newton" follows it more closely, and "diagonal" is
         separable, but neither is a bound.
-    coordinates : {"raw"} or `annealfit.coordinates.Coordinates`
-        The basis in which bits are chosen. "raw" are the weights themselves.
-    acceptance : {"line_search", "descent", "always"} or function
+    coordinates : {"centred", "raw", "partly_whitened", "whitened"} or `annealfit.coordinates.Coordinates`
+        The basis in which bits are chosen. "centred" measures features from their means, which makes the problems
+        much easier and changes nothing else. "raw" are the weights themselves, as in the paper. "whitened" leaves no
+        couplings at all, and so nothing to anneal.
+    acceptance : {"second_direction", "line_search", "descent", "always"} or function
         "descent" applies the classes whose surrogate is negative: with a bounding curvature the loss then falls
         at every iteration, by theorem. "line_search" goes along them as far as the true loss says, and takes no
-        step that raises it. "always" applies everything, as the paper does.
-    range_policy : {"adaptive", "fixed"} or `annealfit.training.RangePolicy`
-        Whether δ follows success and failure, class by class, or stays.
+        step that raises it; "second_direction" chooses a multiple for each class, and one of its previous step.
+        "always" applies everything, as the paper does.
+    range_policy : {"relaxation", "adaptive", "fixed"} or `annealfit.training.RangePolicy`
+        Whether δ is a multiple of the size of the continuous minimum, follows success and failure, or stays.
     precision_policy : {"fixed", "adaptive"} or `annealfit.training.PrecisionPolicy`
         Whether updates have `bits` bits throughout, or begin with one and gain another whenever they get stuck.
-    update_range : float
-        The (first) δ: the largest update of a weight before any line search.
+    update_range : float or None
+        The (first) δ: the largest update of a weight before any line search. None leaves it to the range policy.
     step : float
         α in (0, 1]: the multiple of an accepted update that is applied.
     max_couplings : int or None
@@ -84,7 +87,7 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         Initial weights: zero, or uniform in ±1/√d (the paper's).
     sampler : Sampler, word or None
         What solves the problems: an object of `annealfit.samplers`, or a word as on the command line ("rounded",
-        "native:num_reads=4"). None is `SimulatedAnnealer()`.
+        "native:num_reads=4"). None is `LevelAnnealer()`.
     class_weight : dict, "balanced" or None
         What the rows of each class weigh, as in scikit-learn.
     tol : float
@@ -147,11 +150,11 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         regularization: float = 1e-3,
         *,
         curvature: str | Curvature = "bound",
-        coordinates: str | Coordinates = "raw",
-        acceptance: str | Acceptance = "line_search",
-        range_policy: str | RangePolicy = "adaptive",
+        coordinates: str | Coordinates = "centred",
+        acceptance: str | Acceptance = "second_direction",
+        range_policy: str | RangePolicy = "relaxation",
         precision_policy: str | PrecisionPolicy = "fixed",
-        update_range: float = 0.1,
+        update_range: float | None = None,
         step: float = 1.0,
         max_couplings: int | None = None,
         initialization: str | Initialization = "zeros",

@@ -34,6 +34,9 @@ RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "checkpoint_every", "resu
 _STOPPING_PARAMETERS = frozenset({"max_iter", "tol", "patience", "time_limit", "warm_start"})
 
 
+RANGE_METHODS = ("first", "choose", "revise", "rate")
+
+
 def make_plan(estimator: AnnealedClassifier, seed: int) -> Plan:
     """The plan of a training; a setting that is out of bounds is named, with the bounds."""
     _check_numbers(estimator)
@@ -43,7 +46,7 @@ def make_plan(estimator: AnnealedClassifier, seed: int) -> Plan:
         coordinates=choose_or_own("coordinates", estimator.coordinates, COORDINATES, COORDINATES_METHODS),
         max_couplings=None if estimator.max_couplings is None else int(estimator.max_couplings),
         acceptance=choose_or_own("acceptance", estimator.acceptance, ACCEPTANCES),
-        range_policy=choose_or_own("range_policy", estimator.range_policy, RANGE_POLICIES, ("choose", "revise")),
+        range_policy=choose_or_own("range_policy", estimator.range_policy, RANGE_POLICIES, RANGE_METHODS),
         precision_policy=choose_or_own(
             "precision_policy", estimator.precision_policy, PRECISION_POLICIES, ("first", "following")
         ),
@@ -55,7 +58,7 @@ def make_plan(estimator: AnnealedClassifier, seed: int) -> Plan:
             bool(estimator.early_stopping),
         ),
         bits=bits,
-        update_range=float(estimator.update_range),
+        update_range=None if estimator.update_range is None else float(estimator.update_range),
         step=float(estimator.step),
         seed=seed,
     )
@@ -87,7 +90,7 @@ def upgrade_settings(estimator: AnnealedClassifier, sampler: Sampler) -> Callabl
     def upgrade(stored: dict[str, Any]) -> dict[str, Any]:
         if "coordinates" in stored:
             return stored
-        usual = type(estimator)().get_params(deep=False)
+        usual = {**type(estimator)().get_params(deep=False), "coordinates": "raw"}
         unknown_then = {
             name: describe(value)
             for name, value in usual.items()
@@ -102,7 +105,7 @@ def upgrade_settings(estimator: AnnealedClassifier, sampler: Sampler) -> Callabl
 
 
 def _check_numbers(estimator: AnnealedClassifier) -> None:
-    Encoding(estimator.bits, estimator.update_range)
+    Encoding(estimator.bits, 1.0 if estimator.update_range is None else estimator.update_range)
     check_number("regularization", estimator.regularization, Real, minimum=0)
     check_number("max_iter", estimator.max_iter, Integral, minimum=1)
     check_number("checkpoint_every", estimator.checkpoint_every, Integral, minimum=1)

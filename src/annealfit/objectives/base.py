@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class Span(Protocol):
+    """The points that a line search, or one in several directions, chooses from.
+
+    Every block has a multiple of its own in each of the m directions: multiples are arrays (m, blocks).
+    """
+
+    directions: NDArray[np.float64]  # (m, blocks, parameters of a block)
+
+    def bends(self) -> NDArray[np.float64]:
+        """The second derivatives of the loss in the multiples, (m·blocks, m·blocks)."""
+
+    def at(self, multiples: NDArray[np.float64]) -> Point:
+        """The point that these multiples lead to."""
 
 
 class Point(Protocol):
@@ -24,8 +38,8 @@ class Point(Protocol):
     def gradients(self) -> NDArray[np.float64]:
         """The gradient of the loss, block by block."""
 
-    def bend(self, updates: NDArray[np.float64]) -> float:
-        """The second derivative of the loss along an update of all blocks; a line search needs it."""
+    def span(self, updates: NDArray[np.float64], previous: Point | None = None) -> Span:
+        """Where multiples of an update of all blocks lead, and of the step from a previous point to this one."""
 
     def moved(self, updates: NDArray[np.float64]) -> Point:
         """The point that an update of all blocks leads to."""
@@ -35,6 +49,9 @@ class Point(Protocol):
 
     def lower_bound(self) -> float:
         """A number no larger than the least loss; −∞ where there is no such certificate."""
+
+    def remembered(self) -> NDArray[np.float64] | None:
+        """What a point knows from its way here and would not find again to the last bit; None if nothing."""
 
     def figures(self) -> Mapping[str, float]:
         """What the history says of the point: `loss` first, and whatever else its readers want to see."""
@@ -47,14 +64,5 @@ class Objective(Protocol):
     def multiplications(self) -> float:
         """Of the largest matrix product that a look at a point takes: decides how many threads are worth it."""
 
-    def at(self, weights: NDArray[np.float64]) -> Point:
-        """The point of these weights."""
-
-
-def newton_multiple(point: Point, updates: NDArray[np.float64]) -> float:
-    """`−f′(0)/f″(0)` of the loss along an update of all blocks: 0 where it does not fall, ∞ where it bends down."""
-    slope = float((point.gradients * updates).sum())
-    if slope >= 0:
-        return 0.0
-    bend = point.bend(updates)
-    return -slope / bend if bend > 0 else math.inf
+    def at(self, weights: NDArray[np.float64], remembered: NDArray[np.float64] | None = None) -> Point:
+        """The point of these weights, with what a point of them remembered."""

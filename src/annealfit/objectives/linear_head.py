@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -82,16 +83,31 @@ class LinearHead:
                 "(TruncatedSVD, SelectKBest)"
             )
 
-    def at(self, weights: Array) -> HeadPoint:
-        """The head at weights (D, outputs)."""
-        return HeadPoint(self, weights)
+    @cached_property
+    def feature_means(self) -> Array:
+        """The weighted mean of every feature, shape (d,)."""
+        (sums,) = self.rows.mean(lambda chunk: (chunk.moments(chunk.weighted(np.ones((1, len(chunk.labels))))),))
+        return sums[0, :-1]
+
+    def at(self, weights: Array, remembered: Array | None = None) -> HeadPoint:
+        """The head at weights (D, outputs), with the outputs (outputs, N) that a point remembered."""
+        if remembered is None:
+            return HeadPoint(self, weights)
+        chunks = list(self.rows.chunks())
+        ends = np.cumsum([len(chunk.labels) for chunk in chunks])[:-1]
+        return HeadPoint(self, weights, dict(zip(chunks, np.split(remembered, ends, axis=1), strict=True)))
 
 
 class HeadPoint:
-    """A head at some weights. What was worked out for a chunk is kept as long as the chunk is."""
+    """A head at some weights. What was worked out for a chunk is kept as long as the chunk is.
 
-    def __init__(self, head: LinearHead, weights: Array) -> None:
+    The outputs of chunks that stay in memory may be known from the way to these weights, which saves a product.
+    """
+
+    def __init__(self, head: LinearHead, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> None:
         self.head, self.weights = head, weights
+        self._came_with_outputs = bool(outputs)
+        self._outputs: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary(outputs or {})
         self._probabilities: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
         cross_entropy, accuracy = head.rows.mean(self._losses)
         self.cross_entropy, self.accuracy = float(cross_entropy), float(accuracy)
@@ -99,7 +115,7 @@ class HeadPoint:
         self.loss = self.cross_entropy + self.penalty
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_probabilities": WeakKeyDictionary()}
+        return {**self.__dict__, "_probabilities": WeakKeyDictionary(), "_outputs": WeakKeyDictionary()}
 
     def figures(self) -> dict[str, float]:
         """The regularised loss, the cross-entropy alone, and the share of rows that are classified rightly."""
@@ -110,11 +126,15 @@ class HeadPoint:
         """`g_c = Σ_n a_n (π_nc − y_nc) x_n / Σ_n a_n + Λw_c`, shape (outputs, D)."""
         return self.head.rows.mean(self._slopes)[0] + self.weights.T * self.head.ridge
 
-    def bend(self, updates: Array) -> float:
-        """The mean over rows of the outputs' variance along the update, and the penalty's curvature."""
-        direction = updates.reshape(self.head.n_outputs, -1).T
-        (variance,) = self.head.rows.mean(lambda chunk: (self._variances(chunk, direction),))
-        return float(variance + (self.head.ridge @ direction**2).sum())
+    def span(self, updates: Array, previous: Any = None) -> HeadSpan:
+        """The head with multiples of an update, and of the step from a previous point, applied."""
+        return HeadSpan(self, updates.reshape(self.head.n_outputs, -1), previous)
+
+    def remembered(self) -> Array | None:
+        """The outputs (outputs, N), where they came with the point."""
+        if not self._came_with_outputs:
+            return None
+        return np.concatenate([self.outputs(chunk) for chunk in self.head.rows.chunks()], axis=1)
 
     def output_grams(self) -> Array:
         """`Σ_n a_n π_nc(1 − π_nc) x_n x_nᵀ / Σ_n a_n`, shape (outputs, D, D): each output's block of the Hessian."""
@@ -143,8 +163,14 @@ class HeadPoint:
         known = self._probabilities.get(chunk)
         return self._evaluate(chunk)[0] if known is None else known
 
+    def outputs(self, chunk: Chunk) -> Array:
+        """The outputs (outputs, n) of a chunk of rows."""
+        if chunk not in self._outputs:
+            self._outputs[chunk] = chunk.project(self.weights)
+        return self._outputs[chunk]
+
     def _evaluate(self, chunk: Chunk) -> tuple[Array, Array, NDArray[np.bool_]]:
-        found = self.head.link.evaluate(chunk.project(self.weights), chunk.labels)
+        found = self.head.link.evaluate(self.outputs(chunk), chunk.labels)
         self._probabilities[chunk] = found[0]
         return found
 
@@ -158,11 +184,50 @@ class HeadPoint:
         residuals = self.head.link.residuals(self.probabilities(chunk), chunk.labels)
         return (chunk.moments(chunk.weighted(residuals)),)
 
-    def _variances(self, chunk: Chunk, direction: Array) -> float:
-        changes = chunk.project(direction)
-        return chunk.weighted(self.head.link.variances(self.probabilities(chunk), changes)).sum()
-
     def _output_grams(self, chunk: Chunk) -> tuple[Array]:
         probabilities = self.probabilities(chunk)
         spreads = chunk.weighted(probabilities * (1 - probabilities))
         return (np.stack([chunk.gram(spread) for spread in spreads]),)
+
+
+class HeadSpan:
+    """The heads around a point: multiples of an update, and of the step that led to the point."""
+
+    def __init__(self, point: HeadPoint, updates: Array, previous: HeadPoint | None) -> None:
+        self.point, self.previous = point, previous
+        steps = [] if previous is None else [(point.weights - previous.weights).T]
+        self.directions = np.stack([updates, *steps])
+        self._changes: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
+
+    def bends(self) -> Array:
+        """The mean over rows of the outputs' covariances along the directions, and the penalty's curvature."""
+        head = self.point.head
+        count, outputs, _ = self.directions.shape
+        (found,) = head.rows.mean(self._bends)
+        penalty = np.einsum("acj,bcj,j->cab", self.directions, self.directions, head.ridge, optimize=True)
+        own = np.arange(outputs)
+        found.reshape(count, outputs, count, outputs)[:, own, :, own] += penalty
+        return found
+
+    def at(self, multiples: Array) -> HeadPoint:
+        """The head there; the outputs of chunks whose changes are at hand follow without a product."""
+        point = self.point
+        weights = point.weights + np.einsum("ac,acj->jc", multiples, self.directions)
+        known = {
+            chunk: point.outputs(chunk) + np.einsum("ac,acn->cn", multiples, changes)
+            for chunk, changes in self._changes.items()
+        }
+        return HeadPoint(point.head, weights, known)
+
+    def changes(self, chunk: Chunk) -> Array:
+        """How the outputs of a chunk change along each direction, (m, outputs, n)."""
+        if chunk not in self._changes:
+            found = [chunk.project(self.directions[0].T)]
+            if self.previous is not None:
+                found.append(self.point.outputs(chunk) - self.previous.outputs(chunk))
+            self._changes[chunk] = np.stack(found)
+        return self._changes[chunk]
+
+    def _bends(self, chunk: Chunk) -> tuple[Array]:
+        probabilities = self.point.probabilities(chunk)
+        return (self.point.head.link.bends(probabilities, self.changes(chunk), chunk.weighted),)

@@ -6,6 +6,7 @@ Arrays are (outputs, n) and (classes, n): class by class, so that reductions ove
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from annealfit.arrays import Array
+
+Weighted = Callable[[Array], Array]  # multiplies values (…, n) by their rows' weights
 
 
 class Link(Protocol):
@@ -33,8 +36,11 @@ class Link(Protocol):
     def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
         """`π − y`, shape (outputs, n): the derivative of each row's loss in its outputs."""
 
-    def variances(self, probabilities: Array, changes: Array) -> Array:
-        """The second derivative (n,) of each row's loss along changes (outputs, n) of its outputs."""
+    def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
+        """The second derivatives, summed over rows, in the multiples of changes (m, outputs, n) of the outputs.
+
+        Shape (m·outputs, m·outputs): each of the m changes of each output has a multiple of its own.
+        """
 
     def distribution(self, probabilities: Array) -> Array:
         """The probabilities of all classes, shape (classes, n)."""
@@ -89,10 +95,15 @@ class Softmax:
         residuals[labels, np.arange(len(labels))] -= 1.0
         return residuals
 
-    def variances(self, probabilities: Array, changes: Array) -> Array:
-        """The variance of the outputs' change under each row's probabilities."""
-        weighted = probabilities * changes
-        return (weighted * changes).sum(axis=0) - weighted.sum(axis=0) ** 2
+    def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
+        """The covariances of the outputs' changes under each row's probabilities."""
+        count, outputs, rows = changes.shape
+        shares = probabilities * changes
+        weighed = weighted(shares)
+        found = -(weighed.reshape(-1, rows) @ shares.reshape(-1, rows).T).reshape(count, outputs, count, outputs)
+        own = np.arange(outputs)
+        found[:, own, :, own] += np.einsum("acn,bcn->cab", weighed, changes)
+        return found.reshape(count * outputs, count * outputs)
 
     def distribution(self, probabilities: Array) -> Array:
         """They are."""
@@ -124,9 +135,10 @@ class Logistic:
         """`π − y`."""
         return probabilities - labels
 
-    def variances(self, probabilities: Array, changes: Array) -> Array:
-        """`π(1 − π)` times the square of the change."""
-        return (probabilities * (1 - probabilities) * changes**2)[0]
+    def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
+        """`π(1 − π)` times the products of the changes."""
+        flat = changes[:, 0]
+        return (flat * weighted(probabilities * (1 - probabilities))) @ flat.T
 
     def distribution(self, probabilities: Array) -> Array:
         """Both classes' probabilities, (2, n)."""

@@ -14,13 +14,14 @@ from annealfit.samplers.adapters.dimod_adapter import DimodSampler
 from annealfit.samplers.dwave.qpu import QPUSampler
 from annealfit.samplers.native.annealer import SimulatedAnnealer
 from annealfit.samplers.native.exact import ExactSolver
+from annealfit.samplers.native.level_annealer import LevelAnnealer
 from annealfit.samplers.native.rounded import RoundedSampler
 from annealfit.samplers.protocol import Sampler
 
 
 def default_sampler() -> Sampler:
     """What solves the problems where nothing else is asked for."""
-    return SimulatedAnnealer()
+    return LevelAnnealer()
 
 
 def _of_dwave(name: str, **usual: Any) -> Callable[..., Sampler]:
@@ -58,6 +59,7 @@ def _qpu(seed: int, **settings: Any) -> Sampler:
 # Each is made with a seed, which only a device that is simulated needs (the others get theirs with every problem),
 # and with settings of its own.
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
+    "levels": lambda seed, **settings: LevelAnnealer(**settings),
     "native": lambda seed, **settings: SimulatedAnnealer(**settings),
     "rounded": lambda seed, **settings: RoundedSampler(**settings),
     "dwave-sa": _of_dwave("SimulatedAnnealingSampler", num_sweeps=100),
@@ -105,7 +107,7 @@ def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
     """The sampler that a setting means: a sampler itself, a word (with settings), or None for the default.
 
     >>> resolve_sampler("rounded"), resolve_sampler(None).num_sweeps
-    (RoundedSampler(), 100)
+    (RoundedSampler(), 10)
     """
     if given is None:
         return default_sampler()
@@ -180,6 +182,7 @@ def _restore_qpu(settings: dict[str, Any]) -> Sampler:
 
 _RESTORED: dict[str, Callable[[dict[str, Any]], Sampler]] = {
     "SimulatedAnnealer": lambda settings: SimulatedAnnealer(**settings),
+    "LevelAnnealer": lambda settings: LevelAnnealer(**settings),
     "RoundedSampler": lambda settings: RoundedSampler(**settings),
     "ExactSolver": lambda settings: ExactSolver(**settings),
     "BlockSampler": lambda settings: BlockSampler(**{**settings, "child": restore_sampler(settings["child"])}),

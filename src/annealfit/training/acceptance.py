@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.objectives import Point
-from annealfit.objectives.base import newton_multiple
+from annealfit.objectives.base import Span
+
+Array = NDArray[np.float64]
+Multiple = float | Array  # one for all blocks, or one for each (blocks,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,21 +20,25 @@ class Proposal:
     """The sampler's answers of one iteration, not yet applied. A rule may look at where they lead."""
 
     point: Point  # before the update
-    updates: NDArray[np.float64]  # of every problem's parameters, (P, D)
-    energies: NDArray[np.float64]  # twice the surrogate's value of every problem's update, (P,)
+    updates: Array  # of every problem's parameters, (P, D)
+    energies: Array  # twice the surrogate's value of every problem's update, (P,)
     step: float = 1.0  # α: every multiple is multiplied by it
-    _tried: dict[tuple[bytes, float], Point] = field(default_factory=dict, init=False, repr=False)
+    previous: Point | None = None  # from which the last step that was applied led to the point
+    _spans: dict[tuple[bytes, bool], Span] = field(default_factory=dict, init=False, repr=False)
+    _tried: dict[tuple[bytes, ...], Point] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def loss(self) -> float:
         """The loss before the update."""
         return self.point.loss
 
-    def after(self, accepted: NDArray[np.bool_], multiple: float) -> Point:
-        """The point that a multiple of the accepted problems' updates (P,) leads to."""
-        key = accepted.tobytes(), multiple
+    def after(self, accepted: NDArray[np.bool_], multiple: Multiple = 1.0, previous: Multiple = 0.0) -> Point:
+        """The point that a multiple of the accepted problems' updates (P,), and of the previous step, leads to."""
+        if not accepted.any():
+            return self.point
+        key = accepted.tobytes(), np.asarray(multiple).tobytes(), np.asarray(previous).tobytes()
         if key not in self._tried:
-            self._tried[key] = self.point.moved((multiple * self.step) * self._direction(accepted))
+            self._tried[key] = self._moved(accepted, multiple, previous)
         return self._tried[key]
 
     def newton_multiple(self, accepted: NDArray[np.bool_]) -> float:
@@ -40,19 +46,66 @@ class Proposal:
 
         0 where the loss does not fall; 1, the surrogate's own step, where it bends down and has no least.
         """
-        found = newton_multiple(self.point, self._direction(accepted).reshape(self.point.gradients.shape))
-        return found if math.isfinite(found) else 1.0
+        span = self._span(accepted, with_previous=False)
+        slope = float((self.point.gradients * span.directions[0]).sum())
+        bend = float(span.bends().sum())
+        if slope >= 0:
+            return 0.0
+        return -slope / bend if bend > 0 else 1.0
 
-    def _direction(self, accepted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def newton_multiples(self, accepted: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """The same with a multiple for each block (blocks,), of its update and of its previous step."""
+        span = self._span(accepted, with_previous=self.previous is not None)
+        slopes = (self.point.gradients * span.directions).sum(axis=2)
+        found = _least(span.bends(), slopes.ravel()).reshape(slopes.shape)
+        return found[0], found[1] if len(found) > 1 else np.zeros_like(found[0])
+
+    def _moved(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple) -> Point:
+        with_previous = bool(np.any(previous))
+        known = self._spans.get((accepted.tobytes(), with_previous)) or self._spans.get((accepted.tobytes(), True))
+        if known is None and not with_previous and np.ndim(multiple) == 0:
+            return self.point.moved((multiple * self.step) * self._direction(accepted))
+        span = known or self._span(accepted, with_previous=with_previous)
+        multiples = np.zeros(span.directions.shape[:2])
+        multiples[0] = self.step * np.asarray(multiple)
+        if with_previous:
+            multiples[1] = self.step * np.asarray(previous)
+        return span.at(multiples)
+
+    def _span(self, accepted: NDArray[np.bool_], *, with_previous: bool) -> Span:
+        key = accepted.tobytes(), with_previous
+        if key not in self._spans:
+            updates = self._direction(accepted).reshape(self.point.gradients.shape)
+            self._spans[key] = self.point.span(updates, self.previous if with_previous else None)
+        return self._spans[key]
+
+    def _direction(self, accepted: NDArray[np.bool_]) -> Array:
         return self.updates * accepted[:, None]
+
+
+def _least(bends: Array, slopes: Array) -> Array:
+    """Where `sᵀm + ½mᵀBm` is least; along directions in which it hardly bends, or twice the same, nothing.
+
+    Where it bends down there is no least; there the step is that of the same bend upward.
+    """
+    scales = np.sqrt(np.abs(bends.diagonal()))
+    scales = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+    values, vectors = np.linalg.eigh(bends * scales[:, None] * scales)
+    sizes = np.abs(values)
+    inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > _FLAT * sizes.max(initial=0.0))
+    return -scales * (vectors @ (inverse * (vectors.T @ (scales * slopes))))
+
+
+_FLAT = 1e-9  # of the largest bend, after each direction is given length 1 in it
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Which problems' updates to apply (P,), and the multiple of them."""
+    """Which problems' updates to apply (P,), the multiple of them, and that of the step before."""
 
     accepted: NDArray[np.bool_]
-    multiple: float = 1.0
+    multiple: Multiple = 1.0
+    previous: Multiple = 0.0
 
 
 Acceptance = Callable[[Proposal], Decision]
@@ -92,4 +145,25 @@ def line_search(proposal: Proposal) -> Decision:
     return Decision(np.zeros_like(chosen))
 
 
-ACCEPTANCES: dict[str, Acceptance] = {"always": always, "descent": descent, "line_search": line_search}
+def second_direction(proposal: Proposal) -> Decision:
+    """Like `line_search`, with a multiple for each block, and in a second direction too: the step before.
+
+    The loss is minimised to second order over the span of all blocks' updates and all blocks' previous steps. What
+    it needs beyond the line search are sums over rows of products that are at hand.
+    """
+    chosen = proposal.energies < 0
+    if chosen.any():
+        multiple, previous = proposal.newton_multiples(chosen)
+        for _ in range(HALVINGS):
+            if proposal.after(chosen, multiple, previous).loss < proposal.loss:
+                return Decision(chosen, multiple, previous)
+            multiple, previous = multiple / 2, previous / 2
+    return Decision(np.zeros_like(chosen))
+
+
+ACCEPTANCES: dict[str, Acceptance] = {
+    "always": always,
+    "descent": descent,
+    "line_search": line_search,
+    "second_direction": second_direction,
+}

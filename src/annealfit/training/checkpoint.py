@@ -16,7 +16,7 @@ import numpy as np
 from annealfit.errors import CheckpointError
 from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.training.history import OPTIONAL_COLUMNS, HistoryRow
-from annealfit.training.state import Best, TrainingState
+from annealfit.training.state import Best, Last, Previous, TrainingState
 
 _KIND = "training checkpoint"
 _COLUMN = "history."
@@ -57,8 +57,18 @@ class Checkpoint:
         if state.best is not None:
             tensors["best_weights"] = state.best.weights
             best = [state.best.iteration, *state.best.merit]
+        last = None
+        if state.last is not None:
+            tensors["last_ranges"] = state.last.ranges
+            last = state.last.rating
+        if state.previous is not None:
+            tensors["previous_weights"] = state.previous.weights
+        memories = {"remembered": state.remembered}
+        memories["previous_remembered"] = None if state.previous is None else state.previous.remembered
+        tensors |= {name: memory for name, memory in memories.items() if memory is not None}
         manifest = {
             "iteration": state.iteration,
+            "last_rating": last,
             "bits": state.bits,
             "best": best,
             "columns": list(columns),
@@ -82,6 +92,9 @@ class Checkpoint:
             ranges=tensors["ranges"],
             bits=manifest["bits"],
             best=_best(manifest.get("best"), tensors),
+            remembered=tensors.get("remembered"),
+            previous=_previous(tensors),
+            last=None if "last_ranges" not in tensors else Last(manifest["last_rating"], tensors["last_ranges"]),
         )
         return state, cast(list[HistoryRow], history)
 
@@ -105,6 +118,12 @@ def _best(stored: Sequence[Any] | None, tensors: Mapping[str, Any]) -> Best | No
         return None
     iteration, *merit = stored
     return Best(iteration, (merit[0], merit[1]), tensors["best_weights"])
+
+
+def _previous(tensors: Mapping[str, Any]) -> Previous | None:
+    if "previous_weights" not in tensors:
+        return None
+    return Previous(tensors["previous_weights"], tensors.get("previous_remembered"))
 
 
 def stored_settings(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from annealfit.threads import blas_threads
 from annealfit.training.checkpoint import Checkpoint
 from annealfit.training.history import HistoryRow
 from annealfit.training.state import TrainingState
-from annealfit.training.step import Plan, Step, checked_bits, with_chosen_ranges
+from annealfit.training.step import Plan, Step, checked_bits, first_ranges, with_chosen_ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +60,16 @@ class Trainer:
         self._preparation_seconds = time.perf_counter() - began  # the Gram matrix: part of the training's time
 
     def start(self, weights: NDArray[np.float64]) -> TrainingState:
-        """The state before the first iteration: the same δ for every problem."""
-        width = np.array([float(self.plan.update_range)])
+        """The state before the first iteration."""
+        bits = checked_bits(self.plan.precision_policy.first(self.plan.bits))
         with blas_threads(self.objective.multiplications):
-            problems = self._step.surrogate.problems(self._at(weights), width, self.plan.bits)
-        first = checked_bits(self.plan.precision_policy.first(self.plan.bits))
-        return TrainingState(0, weights, problems.ranges, first)
+            problems = self._step.surrogate.problems(self._at(weights), np.ones(1), bits)
+            return TrainingState(0, weights, first_ranges(problems, self.plan), bits)
 
     def problems(self, state: TrainingState) -> Problems:
         """The problems that the iteration after `state` hands to the sampler."""
         with blas_threads(self.objective.multiplications):
-            kept = self._step.surrogate.problems(self._at(state.weights), state.ranges, state.bits)
+            kept = self._step.surrogate.problems(self._at(state.weights, state.remembered), state.ranges, state.bits)
             return with_chosen_ranges(kept, self.plan.range_policy)
 
     def preflight(self, state: TrainingState) -> Preflight | None:
@@ -105,7 +104,9 @@ class Trainer:
         stopping = self.plan.stopping
         earlier_seconds = rows[-1]["seconds"] if rows else self._preparation_seconds
         started = time.perf_counter()
-        point = self._at(state.weights)
+        point, previous = self._at(state.weights, state.remembered), None
+        if state.previous is not None:
+            previous = self.objective.at(state.previous.weights, state.previous.remembered)
         saved_iteration = state.iteration
         reason = stopping.before_resuming(state, rows)
         try:
@@ -113,8 +114,10 @@ class Trainer:
                 reason = stopping.before_iteration(state.iteration, point)
                 if reason is not None:
                     break
-                following, point, row = self._step(state, point)
-                self._point = point
+                following, reached, row = self._step(state, point, previous)
+                if reached is not point:
+                    previous, point = point, reached
+                    self._point = point
                 row["seconds"] = earlier_seconds + time.perf_counter() - started
                 rows.append(row)
                 state = following
@@ -135,12 +138,12 @@ class Trainer:
                 _save(checkpoint, state, rows)
         if reason == "sampler" and not any(row["solved"] for row in rows):
             raise SamplerError(f"no problem was solved in {len(rows)} iterations; {rows[-1]['failures']}")
-        return TrainingResult(state, self._at(state.weights), rows, reason)
+        return TrainingResult(state, self._at(state.weights, state.remembered), rows, reason)
 
-    def _at(self, weights: NDArray[np.float64]) -> Point:
+    def _at(self, weights: NDArray[np.float64], remembered: NDArray[np.float64] | None = None) -> Point:
         """The objective at these weights; asked twice for the same ones it looks once."""
         if self._point is None or self._point.weights is not weights:
-            self._point = self.objective.at(weights)
+            self._point = self.objective.at(weights, remembered)
         return self._point
 
 

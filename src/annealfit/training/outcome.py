@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The sampler's energies, the acceptance rule's decision, and which solves did not fail; (P,) each."""
+    """What the policies are told; arrays have an entry per problem, (P,)."""
 
-    energies: NDArray[np.float64]  # 0 where there was no answer
-    accepted: NDArray[np.bool_]
-    solved: NDArray[np.bool_]
+    energies: NDArray[np.float64]  # the sampler's; 0 where there was no answer
+    accepted: NDArray[np.bool_]  # whether the update was applied
+    solved: NDArray[np.bool_]  # whether the solve did not fail
+    loss_change: float = 0.0
+    rating: float = 0.0  # what `RangePolicy.rate` said of the iteration
+    last_rating: float | None = None  # and of the one before; None at first
+    last_ranges: NDArray[np.float64] | None = None  # as kept at the iteration before

@@ -24,6 +24,22 @@ def merit_of(figures: Mapping[str, float]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False)
+class Previous:
+    """The point that the last applied step started from."""
+
+    weights: NDArray[np.float64]
+    remembered: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Last:
+    """What a range policy is told again at its next revision."""
+
+    rating: float  # of the iteration, by the policy itself
+    ranges: NDArray[np.float64]  # kept at that iteration, (P,)
+
+
+@dataclass(frozen=True, eq=False)
 class TrainingState:
     """A training between two iterations. Replaced as a whole, so an interrupt never sees half of one."""
 
@@ -32,3 +48,6 @@ class TrainingState:
     ranges: NDArray[np.float64]  # δ of every problem, (P,), as the range policy keeps them
     bits: int
     best: Best | None = None  # where there are validation data
+    remembered: NDArray[np.float64] | None = None  # by the point, beyond its weights
+    previous: Previous | None = None  # before the last step that was applied
+    last: Last | None = None  # what the range policy made of the iteration before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -26,7 +25,7 @@ from annealfit.training.initialization import ANNEALS
 from annealfit.training.outcome import Outcome
 from annealfit.training.precision import PrecisionPolicy
 from annealfit.training.ranges import RangePolicy
-from annealfit.training.state import Best, TrainingState, merit_of
+from annealfit.training.state import Best, Last, Previous, TrainingState, merit_of
 from annealfit.training.stopping import Stopping
 from annealfit.training.surrogate import AnyCurvature, Surrogate
 
@@ -43,7 +42,7 @@ class Plan:
     precision_policy: PrecisionPolicy
     stopping: Stopping
     bits: int  # K, the most there may be
-    update_range: float  # the first δ
+    update_range: float | None  # the first δ; None leaves it to the range policy
     step: float  # α: the multiple of an accepted update that is applied
     seed: int
 
@@ -57,7 +56,9 @@ class Step:
         self.surrogate = Surrogate(objective, plan.curvature, plan.coordinates, thin)
         self._seed_of_anneals = child_seeds(plan.seed, [ANNEALS])
 
-    def __call__(self, state: TrainingState, point: Point) -> tuple[TrainingState, Point, HistoryRow]:
+    def __call__(
+        self, state: TrainingState, point: Point, previous: Point | None
+    ) -> tuple[TrainingState, Point, HistoryRow]:
         """The state and the point after an iteration from these, and its row of the history."""
         plan = self.plan
         kept = self.surrogate.problems(point, state.ranges, state.bits)
@@ -65,20 +66,23 @@ class Step:
         answers = self._solve(problems, state.iteration)
         solved = np.array([answer.failure is None for answer in answers])
         updates, energies = self.surrogate.updates(problems, answers, solved)
-        proposal = Proposal(point, updates, energies, plan.step)
-        decision = _checked(plan.acceptance(proposal), len(problems))
-        reached = proposal.after(decision.accepted, decision.multiple)
+        proposal = Proposal(point, updates, energies, plan.step, previous)
+        decision = _checked(plan.acceptance(proposal), len(problems), len(point.gradients))
+        reached = proposal.after(decision.accepted, decision.multiple, decision.previous)
         accepted = decision.accepted & solved
-        outcome = Outcome(energies, accepted, solved)
+        change = reached.loss - point.loss
+        rating = float(plan.range_policy.rate(problems, change))
+        last = (None, None) if state.last is None else (state.last.rating, state.last.ranges)
+        outcome = Outcome(energies, accepted, solved, change, rating, *last)
         row: HistoryRow = {
             "iteration": state.iteration + 1,
             **cast(HistoryRow, reached.figures()),
-            "loss_change": reached.loss - point.loss,
+            "loss_change": change,
             "energy": float(energies.sum()),
             **_certificate(problems, energies, solved),
             "solved": int(solved.sum()),
             "accepted": int(accepted.sum()),
-            "multiple": float(decision.multiple * plan.step) if accepted.any() else 0.0,
+            "multiple": float(np.mean(decision.multiple) * plan.step) if accepted.any() else 0.0,
             "range": float(problems.ranges.sum() / len(problems)),
             "bits": state.bits,
             "failures": _describe_failures(answers),
@@ -91,6 +95,9 @@ class Step:
             ranges=_checked_ranges(plan.range_policy.revise(kept.ranges, outcome), "kept", len(problems)),
             bits=checked_bits(plan.precision_policy.following(state.bits, plan.bits, outcome)),
             best=best,
+            remembered=reached.remembered(),
+            previous=state.previous if reached is point else Previous(point.weights, state.remembered),
+            last=Last(rating, kept.ranges),
         )
         return following, reached, row
 
@@ -115,6 +122,11 @@ class Step:
         return state.best
 
 
+def first_ranges(problems: Problems, plan: Plan) -> NDArray[np.float64]:
+    """What the range policy keeps before the first iteration."""
+    return _checked_ranges(plan.range_policy.first(problems, plan.update_range), "began with", len(problems))
+
+
 def with_chosen_ranges(problems: Problems, policy: RangePolicy) -> Problems:
     """The problems with the ranges that the policy chooses for them, which may be anybody's."""
     return problems.with_ranges(_checked_ranges(policy.choose(problems), "chose", len(problems)))
@@ -129,18 +141,24 @@ def _checked_ranges(given: Any, verb: str, count: int) -> NDArray[np.float64]:
     return ranges.astype(float, copy=False)
 
 
-def _checked(decision: Any, count: int) -> Decision:
+def _checked(decision: Any, count: int, blocks: int) -> Decision:
     accepted: Any = np.asarray(decision.accepted) if isinstance(decision, Decision) else np.empty(0)
     if accepted.shape != (count,) or accepted.dtype != np.bool_:
         raise InvalidInputError(
             f"the acceptance rule returned {decision!r}; expected a Decision with a truth value for each of "
             f"{count} problems"
         )
-    if not isinstance(decision.multiple, float | int | np.number) or not math.isfinite(decision.multiple):
+    return Decision(accepted, *(_checked_multiple(value, blocks) for value in (decision.multiple, decision.previous)))
+
+
+def _checked_multiple(given: Any, blocks: int) -> Any:
+    values = np.asarray(given)
+    if values.shape not in ((), (blocks,)) or values.dtype.kind not in "fiu" or not np.isfinite(values).all():
         raise InvalidInputError(
-            f"the acceptance rule chose the multiple {decision.multiple!r}; it must be one finite number"
+            f"the acceptance rule chose the multiple {given!r}; expected a finite number, or one for each of "
+            f"{blocks} blocks"
         )
-    return Decision(accepted, float(decision.multiple))
+    return values if values.ndim else float(values)
 
 
 def checked_bits(bits: Any) -> int:

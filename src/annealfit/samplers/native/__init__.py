@@ -1,1 +1,1 @@
-"""Samplers of our own: the annealing engine (`annealer` → `lanes` → `_kernel`), brute force, and rounding."""
+"""Samplers of our own: two annealers (`annealer` → `lanes` → `_kernel`, `level_annealer` → `_levels`), exact ones."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,8 @@ from annealfit.export import largest_coefficients
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems, alike
 from annealfit.randomness import descend
-from annealfit.samplers.native.lanes import PRECISIONS, Lanes, Stop, anneal_lanes
+from annealfit.samplers.native.chains import Stop, as_words, for_each_read, solve_alike, stop_function
+from annealfit.samplers.native.lanes import PRECISIONS, Lanes, anneal_lanes
 from annealfit.samplers.native.schedule import BetaRange, Schedule
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 
@@ -100,15 +100,8 @@ class SimulatedAnnealer(Sampler):
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
         """Anneal all reads of all problems; those that share a curvature share the work."""
-        if len(seeds) != len(problems):
-            raise InvalidInputError(f"there are {len(problems)} problems and {len(seeds)} seeds; give one seed each")
         should_stop = stop_function(self.time_limit, self.interrupt_function)  # one deadline for all
-        words = _as_words(seeds)
-        answers: dict[int, Samples] = {}
-        for positions, group in alike(problems):
-            found = self._anneal(group, words[positions], should_stop)
-            answers.update(zip(positions.tolist(), found, strict=True))
-        return [answers[position] for position in range(len(problems))]
+        return solve_alike(problems, seeds, lambda group, words: self._anneal(group, words, should_stop))
 
     def sample(self, problem: QuadraticProblem, *, seed: int = 0, initial_bits: ArrayLike | None = None) -> Samples:
         """Anneal one problem, from random states or from `initial_bits` of shape (reads, D, K) or (reads, D·K)."""
@@ -124,7 +117,7 @@ class SimulatedAnnealer(Sampler):
             start = problem.as_bits(given.reshape(shape))
         should_stop = stop_function(self.time_limit, self.interrupt_function)
         ((_, group),) = alike([problem])
-        return self._anneal(group, _as_words([seed]), should_stop, start)[0]
+        return self._anneal(group, as_words([seed]), should_stop, start)[0]
 
     def _anneal(
         self,
@@ -140,10 +133,10 @@ class SimulatedAnnealer(Sampler):
         hot, cold = self._beta_ends(problems)
         lanes = Lanes(
             curvature=problems.metric.matrix,
-            gradient=_for_each_read(problems.gradients.T, reads),
-            steps=_for_each_read(np.exp2(np.arange(problems.bits))[:, None] * finest_steps, reads),
-            hot=_for_each_read(hot, reads),
-            cold=_for_each_read(cold, reads),
+            gradient=for_each_read(problems.gradients.T, reads),
+            steps=for_each_read(np.exp2(np.arange(problems.bits))[:, None] * finest_steps, reads),
+            hot=for_each_read(hot, reads),
+            cold=for_each_read(cold, reads),
             seeds=descend(seeds[:, None], np.arange(reads)).ravel(),
         )
         prepared = time.perf_counter()
@@ -188,18 +181,6 @@ def _compile_kernel(precision: str) -> None:
     SimulatedAnnealer(num_sweeps=1, precision=precision).sample(problem)
 
 
-def _as_words(seeds: Sequence[int]) -> NDArray[np.uint64]:
-    try:
-        return np.array([operator.index(seed) % 2**64 for seed in seeds], dtype=np.uint64)
-    except TypeError as error:
-        raise InvalidInputError(f"seeds are {list(seeds)!r}; they must be whole numbers") from error
-
-
-def _for_each_read(values: NDArray[np.float64], reads: int) -> NDArray[np.float64]:
-    """The values of each problem (…, P), repeated for its reads (…, P·reads)."""
-    return values if reads == 1 else np.repeat(values, reads, axis=-1)
-
-
 def automatic_beta_range(problems: Problems) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Hot and cold β, shape (P,) each, of problems with a common metric.
 
@@ -219,15 +200,3 @@ def automatic_beta_range(problems: Problems) -> tuple[NDArray[np.float64], NDArr
     typical = stiffness.sum() / max(np.count_nonzero(stiffness), 1) or 1.0
     hot = HOT_FACTOR / largest
     return hot, np.maximum(COLD_FACTOR / (finest**2 * typical), hot)
-
-
-def stop_function(time_limit: float | None, interrupt_function: Stop | None) -> Stop | None:
-    """One question for both reasons to end early, or None if there is no such reason."""
-    if time_limit is not None:
-        check_number("time_limit", time_limit, above=0)
-    if interrupt_function is not None and not callable(interrupt_function):
-        raise InvalidInputError(f"interrupt_function is {interrupt_function!r}; it must be callable")
-    if time_limit is None:
-        return interrupt_function
-    deadline = time.monotonic() + time_limit
-    return lambda: time.monotonic() >= deadline or (interrupt_function is not None and bool(interrupt_function()))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from annealfit.errors import InvalidInputError, choose
 from annealfit.memory import free_memory
 from annealfit.randomness import child_seeds
-from annealfit.samplers.native.annealer import stop_function
-from annealfit.samplers.native.lanes import PRECISIONS, Lanes, Stop, anneal_lanes
+from annealfit.samplers.native.chains import Stop, stop_function
+from annealfit.samplers.native.lanes import PRECISIONS, Lanes, anneal_lanes
 from annealfit.samplers.native.schedule import BetaRange, Schedule
 
 # A share of the memory that is free: the couplings are held in double and in the annealing precision.

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from annealfit.errors import InvalidInputError, check_number
+from annealfit.errors import InvalidInputError
+from annealfit.samplers.native.chains import Stop, Workers
 from annealfit.samplers.native.schedule import Schedule
-from annealfit.threads import processors
 
 logger = logging.getLogger(__name__)
 
 PRECISIONS: dict[str, DTypeLike] = {"single": np.float32, "double": np.float64}
-
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +59,7 @@ def anneal_lanes(
     dtype = PRECISIONS[precision]
     try:
         run = _Run(_kernel(), lanes, schedule, start, dtype)
-        with _Workers(num_threads, len(run.blocks)) as workers:
+        with Workers(num_threads, len(run.blocks)) as workers:
             try:
                 if should_stop is not None:
                     return _anneal_in_groups(run, workers, should_stop)
@@ -81,7 +76,7 @@ def anneal_lanes(
         ) from error
 
 
-def _anneal_in_groups(run: _Run, workers: _Workers, should_stop: Stop) -> tuple[NDArray[np.uint8], int]:
+def _anneal_in_groups(run: _Run, workers: Workers, should_stop: Stop) -> tuple[NDArray[np.uint8], int]:
     lanes, total, group = run.lanes, run.schedule.num_sweeps, run.kernel.SWEEPS_PER_GROUP
     states = run.states()
     best, best_energies = states, lanes.energies(states)
@@ -174,32 +169,6 @@ class _Block:
     slope: NDArray[np.float64]
     words: NDArray[np.uint32]
     streams: NDArray[np.uint32]
-
-
-class _Workers:
-    """`map` over blocks, in threads if there is more than one block and more than one processor."""
-
-    def __init__(self, num_threads: int | None, n_blocks: int) -> None:
-        if num_threads is not None:
-            check_number("num_threads", num_threads, Integral, minimum=1)
-        count = min(num_threads or processors(), n_blocks)
-        self._pool = ThreadPoolExecutor(count) if count > 1 else None
-
-    def __enter__(self) -> _Workers:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def map(self, function: Callable[[_Block], None], blocks: list[_Block]) -> None:
-        """Call the function on every block and wait; an error in one is raised here."""
-        if self._pool is None:
-            for block in blocks:
-                function(block)
-            return
-        for future in [self._pool.submit(function, block) for block in blocks]:
-            future.result()
 
 
 def _power_of_two(values: NDArray[np.float64]) -> float:

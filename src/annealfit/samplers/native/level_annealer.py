@@ -1,0 +1,227 @@
+"""LevelAnnealer: a heat bath over the levels of the parameters, where the bits of a code build no barriers."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from numbers import Integral
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.bounds import compile_kernel, relax
+from annealfit.encoding import Encoding
+from annealfit.errors import check_number, choose
+from annealfit.problem import QuadraticProblem
+from annealfit.problems import Problems
+from annealfit.randomness import descend
+from annealfit.samplers.native.chains import Stop, Workers, for_each_read, solve_alike, stop_function
+from annealfit.samplers.native.schedule import BetaRange, Schedule
+from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
+
+STARTS = ("relaxation", "random")
+LANES = 16  # in a block, the unit of work of a thread
+SWEEPS_BETWEEN_QUESTIONS = 32
+
+# β times what it costs to be one level off the centre, at the hot end and at the cold one (see docs/annealer.md).
+# From the relaxation the answer is a level or two away; from anywhere the whole range has to be in reach.
+WARM, COLD = 1.0, 20.0
+RELAXATION_SWEEPS = 4  # of the box-constrained descent that the start is rounded from
+
+
+@dataclass(frozen=True)
+class LevelAnnealer(Sampler):
+    """Annealing in which a parameter is drawn anew, from all its levels, given the others: a heat bath.
+
+    Given the others, a parameter's energy is a parabola, so its Boltzmann distribution over the levels is a
+    discretised Gaussian: one draw replaces the K flips of a K-bit code, at the price of one. It is not D-Wave's chain;
+    that is `SimulatedAnnealer`.
+
+    Parameters
+    ----------
+    num_sweeps, num_reads : int
+    start : {"relaxation", "random"}
+        Where every read starts: from the continuous minimum over the box, rounded, or from random levels.
+    beta_range : (hot, cold) or None
+        Inverse temperatures of the first and the last sweep, in units of the problem's energy. None takes them from
+        the problem: from the start's temperature to one at which every parameter settles.
+    beta_schedule_type, num_sweeps_per_beta, beta_schedule
+        See `annealfit.samplers.native.schedule.Schedule`.
+    num_threads : int or None
+        Threads over blocks of 16 lanes (a lane is one read of one problem). Results do not depend on it.
+    time_limit : float or None
+        Seconds after which the anneal ends early.
+    interrupt_function : callable or None
+        Called between groups of sweeps; a true answer ends the anneal early.
+
+    Examples
+    --------
+    >>> problem = QuadraticProblem([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], Encoding(bits=3, range=1.0))
+    >>> samples = LevelAnnealer(num_reads=4).sample(problem, seed=1)
+    >>> samples.bits.shape, round(samples.best_energy, 3)
+    ((4, 2, 3), -2.122)
+
+    """
+
+    num_sweeps: int = 10
+    num_reads: int = 1
+    start: str = "relaxation"
+    beta_range: BetaRange | None = None
+    beta_schedule_type: str = "geometric"
+    num_sweeps_per_beta: int = 1
+    beta_schedule: Sequence[float] | None = None
+    num_threads: int | None = None
+    time_limit: float | None = None
+    interrupt_function: Stop | None = field(default=None, repr=False)
+
+    neutral_settings: ClassVar[frozenset[str]] = frozenset({"num_threads", "interrupt_function"})
+
+    def __post_init__(self) -> None:
+        check_number("num_reads", self.num_reads, Integral, minimum=1)
+        choose("start", self.start, STARTS)
+        stop_function(self.time_limit, self.interrupt_function)
+        _ = self._schedule
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        return Schedule(
+            self.num_sweeps,
+            self.beta_range,
+            self.beta_schedule_type,
+            self.num_sweeps_per_beta,
+            self.beta_schedule,
+        )
+
+    def prepare(self) -> None:
+        """Compile the kernel and the relaxation."""
+        compile_kernel()
+        _compile_levels()
+
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """Anneal all reads of all problems; those that share a curvature share the work."""
+        should_stop = stop_function(self.time_limit, self.interrupt_function)
+        return solve_alike(problems, seeds, lambda group, words: self._anneal(group, words, should_stop))
+
+    def _anneal(self, problems: Problems, seeds: NDArray[np.uint64], should_stop: Stop | None) -> list[Samples]:
+        began = time.perf_counter()
+        reads, top = self.num_reads, problems.levels - 1
+        spacings = 2 * problems.resolutions
+        hot, cold = self._beta_ends(problems, spacings)
+        lanes = descend(seeds[:, None], np.arange(reads)).ravel()
+        levels = self._first_levels(problems, spacings, lanes)
+        spacings = for_each_read(spacings, reads)
+        updates = (levels - top / 2) * spacings[:, None]
+        gradients = problems.gradients if reads == 1 else np.repeat(problems.gradients, reads, axis=0)
+        fields = updates @ problems.metric.matrix + gradients
+        intercept, slope = self._schedule.line(for_each_read(hot, reads), for_each_read(cold, reads))
+        prepared = time.perf_counter()
+        run = _Run(problems.metric.matrix, spacings, top, self._schedule, intercept, slope, levels, fields, lanes)
+        sweeps = run.go(self.num_threads, should_stop)
+        annealed = time.perf_counter()
+        updates = (levels - top / 2) * spacings[:, None]
+        energies = problems.metric.energies(gradients, updates).reshape(len(problems), reads)
+        bits = (levels[:, :, None] >> np.arange(problems.bits)) & 1
+        by_problem = bits.astype(np.uint8).reshape(len(problems), reads, *bits.shape[1:])
+        info: SolveInfo = {
+            "num_sweeps": sweeps,
+            "beta_schedule_type": self.beta_schedule_type,
+            "preprocessing_seconds": prepared - began,
+            "sampling_seconds": annealed - prepared,
+            "postprocessing_seconds": time.perf_counter() - annealed,
+        }
+        ends = zip(hot.tolist(), cold.tolist(), strict=True)
+        return [
+            Samples(own_bits, own_energies, {**info, "beta_range": beta_range})
+            for own_bits, own_energies, beta_range in zip(by_problem, energies, ends, strict=True)
+        ]
+
+    def _first_levels(
+        self, problems: Problems, spacings: NDArray[np.float64], lanes: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Levels (P·reads, D)."""
+        top = problems.levels - 1
+        if self.start == "random":
+            words = descend(descend(lanes, [0])[:, None], np.arange(problems.n_parameters))
+            return (words >> np.uint64(64 - problems.bits)).astype(np.int64)
+        minima, _ = relax(problems, RELAXATION_SWEEPS, 1e-3)
+        levels = np.rint(np.clip(minima / spacings[:, None] + top / 2, 0, top)).astype(np.int64)
+        return np.repeat(levels, self.num_reads, axis=0)
+
+    def _beta_ends(
+        self, problems: Problems, spacings: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        if self.beta_schedule is not None:  # the ends only carry the scale: see Schedule.line
+            return np.ones(len(problems)), np.ones(len(problems))
+        if self.beta_range is not None:
+            hot, cold = self.beta_range
+            return np.full(len(problems), float(hot)), np.full(len(problems), float(cold))
+        metric = problems.metric
+        stiffness = metric.diagonal if metric.is_convex else metric.row_norms
+        typical = stiffness.sum() / max(np.count_nonzero(stiffness), 1) or 1.0
+        scales = 1 / (typical * spacings**2)
+        hottest = WARM if self.start == "relaxation" else WARM / (problems.levels / 2) ** 2
+        return hottest * scales, COLD * scales
+
+
+class _Run:
+    """The lanes of one solve; their levels and fields are overwritten."""
+
+    def __init__(
+        self,
+        curvature: NDArray[np.float64],
+        spacings: NDArray[np.float64],
+        top: int,
+        schedule: Schedule,
+        intercept: NDArray[np.float64],
+        slope: NDArray[np.float64],
+        levels: NDArray[np.int64],
+        fields: NDArray[np.float64],
+        seeds: NDArray[np.uint64],
+    ) -> None:
+        self.curvature, self.spacings, self.top, self.schedule = curvature, spacings, top, schedule
+        self.intercept, self.slope = intercept, slope
+        self.levels, self.fields, self.seeds = levels, fields, descend(seeds, [1])
+        self.counters = np.zeros(len(seeds), dtype=np.uint64)
+        self.cancelled = False
+
+    def go(self, num_threads: int | None, should_stop: Stop | None) -> int:
+        """Sweep, and say how often; `should_stop` is asked between groups of sweeps."""
+        blocks = [slice(first, first + LANES) for first in range(0, len(self.seeds), LANES)]
+        total = self.schedule.num_sweeps
+        with Workers(num_threads, len(blocks)) as workers:
+            try:
+                for first in range(0, total, SWEEPS_BETWEEN_QUESTIONS):
+                    if should_stop is not None and should_stop():
+                        return first
+                    last = min(first + SWEEPS_BETWEEN_QUESTIONS, total)
+                    workers.map(functools.partial(self._advance, first=first, last=last), blocks)
+            finally:
+                self.cancelled = True  # after Ctrl-C, lets the other threads end with their block
+        return total
+
+    def _advance(self, block: slice, first: int, last: int) -> None:
+        from annealfit.samplers.native._levels import anneal_levels  # numba takes a moment to load
+
+        if self.cancelled:
+            return
+        betas = self.intercept[block] + self.schedule.shares(first, last)[:, None] * self.slope[block]
+        anneal_levels(
+            self.curvature,
+            self.spacings[block],
+            self.top,
+            np.exp(betas) if self.schedule.is_geometric else betas,
+            self.levels[block],
+            self.fields[block],
+            self.seeds[block],
+            self.counters[block],
+        )
+
+
+@cache
+def _compile_levels() -> None:
+    problem = QuadraticProblem(np.eye(1), np.zeros(1), Encoding(bits=1, range=1.0))
+    LevelAnnealer(num_sweeps=1).sample(problem)
