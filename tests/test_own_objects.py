@@ -16,11 +16,11 @@ from annealfit.coordinates import Coordinates, LinearCoordinates, RawCoordinates
 from annealfit.description import describe
 from annealfit.errors import InvalidInputError
 from annealfit.metric import Metric
-from annealfit.objectives import LinearHead
+from annealfit.objectives import LinearHead, PlainPoint
 from annealfit.rows import DenseChunk, Rows
-from annealfit.samplers import ExactSolver, RoundedSampler, SimulatedAnnealer
+from annealfit.samplers import ExactSolver, LevelAnnealer, RoundedSampler, SimulatedAnnealer
 from annealfit.training import RANGE_POLICIES, Decision, Plan, PrecisionPolicy, RangePolicy, Stopping, Trainer
-from annealfit.training.acceptance import line_search
+from annealfit.training.acceptance import line_search, second_direction
 
 
 class Damped:
@@ -162,7 +162,7 @@ def test_an_acceptance_rule(blobs):
     clf = fit(*blobs, acceptance=Greedy())
     assert {row["accepted"] for row in clf.history_} <= {0, 1}
     assert all(row["loss_change"] <= 0 for row in clf.history_)
-    assert fit(*blobs, acceptance=line_search).history_[-1]["loss"] == fit(*blobs).history_[-1]["loss"]
+    assert fit(*blobs, acceptance=second_direction).history_[-1]["loss"] == fit(*blobs).history_[-1]["loss"]
 
 
 def test_a_range_policy(blobs):
@@ -263,17 +263,20 @@ def test_rows(blobs, tmp_path):
     for part in range(3):
         np.savez(tmp_path / f"{part}.npz", X=X[part::3], y=y[part::3])
     rows = Files(sorted(tmp_path.glob("*.npz")), X.shape[1], classes=["ape", "bee", "cow"])
-    clf = AnnealedClassifier(max_iter=40, random_state=0).fit(rows)
+    # Sums in another order differ in the last bits. Single-precision anneals of raw coordinates do not see them;
+    # in centred ones the bias of balanced classes stands between two levels, and its sign decides.
+    settings = {"random_state": 0, "coordinates": "raw", "acceptance": "line_search", "range_policy": "adaptive"}
+    settings["sampler"] = "native"
+    clf = AnnealedClassifier(max_iter=40, **settings).fit(rows)
     assert clf.classes_.tolist() == ["ape", "bee", "cow"]
     assert clf.n_features_in_ == 4
-    in_memory = fit(X, y)
-    # sums in another order: the last bits, which the anneals, in single precision, do not see
+    in_memory = AnnealedClassifier(max_iter=40, **settings).fit(X, y)
     np.testing.assert_allclose(clf.coef_, in_memory.coef_, rtol=1e-9)
     assert clf.optimality_gap_ == pytest.approx(in_memory.optimality_gap_, rel=1e-6)
     path = tmp_path / "training.safetensors"
     AnnealedClassifier(max_iter=10, random_state=0, checkpoint=path).fit(rows)
     resumed = AnnealedClassifier(max_iter=40, random_state=0, checkpoint=path, resume=True).fit(rows)
-    np.testing.assert_array_equal(resumed.coef_, clf.coef_)
+    np.testing.assert_array_equal(resumed.coef_, AnnealedClassifier(max_iter=40, random_state=0).fit(rows).coef_)
     for options in ({"y": y}, {"sample_weight": np.ones(60)}):
         with pytest.raises(InvalidInputError, match="rows bring their labels and weights with them"):
             AnnealedClassifier().fit(rows, **options)
@@ -288,7 +291,7 @@ class Valley:
         return ValleyPoint(weights)
 
 
-class ValleyPoint:
+class ValleyPoint(PlainPoint):
     def __init__(self, weights):
         x, y = weights
         self.weights, self.loss = weights, float((1 - x) ** 2 + 10 * (y - x**2) ** 2)
@@ -298,8 +301,9 @@ class ValleyPoint:
         x, y = self.weights
         return np.array([[2 - 40 * (y - 3 * x**2), -40 * x], [-40 * x, 20.0]])
 
-    def bend(self, updates):
-        return float(updates.ravel() @ self.hessian() @ updates.ravel())
+    def bends(self, directions):
+        flat = [np.diag(direction.ravel()) for direction in directions]  # a row per block and direction
+        return np.block([[one @ self.hessian() @ other for other in flat] for one in flat])
 
     def moved(self, updates):
         return ValleyPoint(self.weights + updates.ravel())
@@ -314,15 +318,17 @@ class ValleyPoint:
         return {"loss": self.loss}
 
 
-@pytest.mark.parametrize("sampler", [ExactSolver(), SimulatedAnnealer(num_reads=4)])
-def test_an_objective(sampler):
+@pytest.mark.parametrize("acceptance", [line_search, second_direction])
+@pytest.mark.parametrize("range_policy", ["adaptive", "relaxation"])
+@pytest.mark.parametrize("sampler", [ExactSolver(), SimulatedAnnealer(num_reads=4), LevelAnnealer()])
+def test_an_objective(sampler, range_policy, acceptance):
     """The same loop, policies and samplers train what has neither rows nor classes."""
     plan = Plan(
         curvature=lambda objective: lambda point: [point.hessian()],  # joint: one problem over both blocks
         coordinates=RawCoordinates(),
         max_couplings=None,
-        acceptance=line_search,
-        range_policy=RANGE_POLICIES["adaptive"],
+        acceptance=acceptance,
+        range_policy=RANGE_POLICIES[range_policy],
         precision_policy=PrecisionPolicy(),
         stopping=Stopping(max_iter=300),
         bits=5,
@@ -388,7 +394,7 @@ def test_what_an_object_holds_is_part_of_its_identity(blobs, tmp_path, name, one
 def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
     fit(*blobs, acceptance=Greedy()).save(tmp_path / "model.safetensors")
     with pytest.warns(UserWarning, match="acceptance=.*Greedy.* is not part of a model file"):
-        assert AnnealedClassifier.load(tmp_path / "model.safetensors").acceptance == "line_search"
+        assert AnnealedClassifier.load(tmp_path / "model.safetensors").acceptance == "second_direction"
 
 
 @pytest.mark.parametrize(
@@ -402,7 +408,7 @@ def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
         ({"curvature": lambda head: lambda point: [np.eye(5)] * 2}, "2 metrics for 3 problems"),
         ({"curvature": lambda head: lambda point: [np.eye(4)]}, "for 4 parameters, and there are 3 blocks of 5"),
         ({"curvature": lambda head: lambda point: [np.ones((5, 4))]}, r"shape \(5, 4\)"),
-        ({"range_policy": lambda ranges, outcome: ranges}, "an object with the methods choose, revise"),
+        ({"range_policy": lambda ranges, outcome: ranges}, "an object with the methods first, choose, revise, rate"),
         ({"initialization": lambda head, seed: np.zeros(3)}, "has 1 dimensions; expected 2"),
         ({"range_policy": Chosen(np.zeros(3))}, "finite number above 0 for each of 3 problems"),
         ({"range_policy": Chosen(np.ones(2))}, "for each of 3 problems"),
@@ -414,7 +420,7 @@ def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
         ({"precision_policy": First(0)}, "precision policy chose is 0"),
         ({"acceptance": lambda p: Decision(np.array([1, 2, 0]))}, "a truth value for each of 3 problems"),
         ({"initialization": lambda head, seed: np.full((5, 3), np.nan)}, "initialization gave holds NaN"),
-        ({"acceptance": lambda p: Decision(p.energies < 0, np.nan)}, "multiple nan; it must be one finite number"),
+        ({"acceptance": lambda p: Decision(p.energies < 0, np.nan)}, "multiple nan; expected a finite number"),
         ({"coordinates": np.eye(5)}, "an object with the methods adapted, pull_metric, pull_gradients, push"),
         ({"precision_policy": PrecisionPolicy}, "the class PrecisionPolicy; pass an object of it"),
     ],

@@ -9,6 +9,7 @@ from sklearn.datasets import load_iris
 from annealfit import AnnealedClassifier, load_dataset
 from annealfit.experiments.records import Store
 from annealfit.image_classifier import ImageClassifier
+from annealfit.samplers import SimulatedAnnealer
 
 FOLDERS = sorted(Path(__file__).parent.glob("files-*"))
 # Predictions are a few products and a softmax: only their last bits depend on the machine.
@@ -35,6 +36,7 @@ def test_a_classifier_of_three_classes(folder, expected):
     np.testing.assert_allclose(clf.predict_proba(load_iris(return_X_y=True)[0]), expected["three_classes"], **ROUNDING)
     assert clf.classes_.tolist() == ["setosa", "versicolor", "virginica"]
     assert (clf.bits, clf.n_iter_, len(clf.history_)) == (2, 5, 5)
+    assert (clf.coordinates, clf.acceptance, clf.range_policy) == ("raw", "line_search", "adaptive")
 
 
 @pytest.mark.filterwarnings("ignore:sampler")
@@ -48,7 +50,9 @@ def test_a_classifier_of_two_classes(folder, expected):
 def test_a_checkpoint_is_resumed_where_it_stopped(folder, expected, tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     path.write_bytes((folder / "checkpoint.safetensors").read_bytes())
-    clf = AnnealedClassifier(bits=2, random_state=1, tol=0.0, max_iter=10, checkpoint=path, resume=True)
+    then_usual = {"coordinates": "raw", "acceptance": "line_search", "range_policy": "adaptive", "update_range": 0.1}
+    clf = AnnealedClassifier(bits=2, random_state=1, tol=0.0, max_iter=10, checkpoint=path, resume=True, **then_usual)
+    clf.set_params(sampler=SimulatedAnnealer())
     clf.fit(*load_iris(return_X_y=True))
     assert [row["iteration"] for row in clf.history_] == list(range(1, 11))
     np.testing.assert_allclose(clf.coef_, expected["resumed"], **ROUNDING)

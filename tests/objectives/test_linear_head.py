@@ -2,6 +2,8 @@
 
 rows dense, sparse and in chunks, with and without weights."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,7 +12,6 @@ from scipy.optimize import approx_fprime
 from sklearn.metrics import accuracy_score, log_loss
 
 from annealfit.objectives import CURVATURES, LinearHead, softmax
-from annealfit.objectives.base import newton_multiple
 from annealfit.rows import DenseChunk, InMemoryRows, Rows
 
 N, D = 30, 5
@@ -89,16 +90,44 @@ def test_gradient_is_the_derivative_of_the_loss(head):
     np.testing.assert_allclose(head.at(weights).gradients.T.ravel(), numerical, atol=1e-5)
 
 
-def test_bend_is_the_second_derivative_along_an_update(head):
+def test_bends_are_the_second_derivatives_along_updates_and_the_previous_step(head):
     point, update = head.at(some_weights(head)), some_weights(head, 2).T
     step = 1e-4
     losses = [point.moved(multiple * update).loss for multiple in (-step, 0.0, step)]
     numerical = (losses[0] - 2 * losses[1] + losses[2]) / step**2
     # central differences: truncation of order 1e-8, rounding of three losses over 1e-8
-    np.testing.assert_allclose(point.bend(update), numerical, rtol=1e-5)
-    slope = (losses[2] - losses[0]) / (2 * step)
-    expected = max(-slope / numerical, 0.0)
-    np.testing.assert_allclose(newton_multiple(point, update), expected, rtol=1e-4)
+    np.testing.assert_allclose(point.span(update).bends().sum(), numerical, rtol=1e-5)
+    span = point.span(update, head.at(some_weights(head, 3)))
+    size = span.directions[..., 0].size
+
+    def loss(multiples):
+        return span.at(multiples.reshape(2, -1)).loss
+
+    for i, j in itertools.combinations_with_replacement(range(size), 2):
+        one, other = step * np.eye(size)[[i, j]]
+        corners = loss(one + other) - loss(one - other) - loss(other - one) + loss(-one - other)
+        # four losses of about 1, each right to 1e-16, over 4e-8
+        np.testing.assert_allclose(span.bends()[i, j], corners / (4 * step**2), rtol=1e-4, atol=2e-7)
+    np.testing.assert_allclose(span.bends(), span.bends().T, atol=1e-12)
+
+
+def test_a_span_leads_where_a_move_leads_without_another_product(head):
+    """Outputs that were added up differ from those of a product by rounding alone."""
+    point, update = head.at(some_weights(head)), some_weights(head, 2).T
+    previous = head.at(some_weights(head, 3))
+    span = point.span(update, previous)
+    span.bends()
+    multiples = np.random.default_rng(0).normal(size=(2, len(update)))
+    reached = span.at(multiples)
+    fresh = head.at(reached.weights)
+    expected = point.weights + multiples[0] * update.T + multiples[1] * (point.weights - previous.weights)
+    np.testing.assert_allclose(reached.weights, expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(reached.loss, fresh.loss, rtol=1e-12)
+    np.testing.assert_allclose(reached.gradients, fresh.gradients, rtol=1e-9, atol=1e-13)
+    if reached.remembered() is not None:
+        again = head.at(reached.weights, reached.remembered())
+        assert again.loss == reached.loss
+        np.testing.assert_array_equal(again.gradients, reached.gradients)
 
 
 def test_a_move_adds_the_updates_of_all_blocks(head):

@@ -37,6 +37,7 @@ def test_one_iteration_of_algorithm_1_by_hand(blobs):
     settings = {
         "bits": 2,
         "curvature": "gram",
+        "coordinates": "raw",
         "acceptance": "always",
         "range_policy": "fixed",
         "random_state": 3,

@@ -5,10 +5,11 @@ from annealfit import AnnealedClassifier
 from annealfit.baselines import solve_logistic
 from annealfit.metric import Metric
 from annealfit.objectives import LinearHead
+from annealfit.objectives.base import PlainSpan
 from annealfit.problems import Problems
 from annealfit.samplers import ExactSolver, RoundedSampler
 from annealfit.training import ACCEPTANCES, PRECISION_POLICIES, RANGE_POLICIES, Outcome, Proposal
-from annealfit.training.ranges import GROWTH, SHRINKAGE
+from annealfit.training.ranges import CLIMB, GROWTH, SHRINKAGE
 
 
 class Line:
@@ -19,8 +20,11 @@ class Line:
 
     gradients = np.array([[-1.0]])
 
-    def bend(self, updates):
-        return 1 / self.newton
+    def span(self, updates, previous=None):
+        return PlainSpan(self, updates[None])
+
+    def bends(self, directions):
+        return np.array([[1 / self.newton]])
 
     def moved(self, updates):
         return Line(self.losses, self.newton, self.losses[updates.max()])
@@ -60,10 +64,62 @@ def test_ranges_grow_with_success_and_shrink_without():
     np.testing.assert_array_equal(RANGE_POLICIES["fixed"].revise(ranges, outcome), ranges)
 
 
-@pytest.mark.parametrize("policy", RANGE_POLICIES.values())
-def test_the_ranges_kept_are_the_ranges_used(policy):
+@pytest.mark.parametrize("word", ["fixed", "adaptive"])
+def test_the_ranges_kept_are_the_ranges_used(word):
     problems = Problems((Metric([[1.0]]),), np.zeros((2, 1)), np.array([0.1, 0.2]), bits=1)
+    policy = RANGE_POLICIES[word]
     np.testing.assert_array_equal(policy.choose(problems), [0.1, 0.2])
+    np.testing.assert_array_equal(policy.first(problems, 0.7), [0.7, 0.7])
+    np.testing.assert_array_equal(policy.first(problems, None), [0.1, 0.1])
+
+
+def test_a_range_from_the_relaxation_is_a_multiple_of_the_continuous_minimum():
+    policy = RANGE_POLICIES["relaxation"]
+    problems = Problems((Metric(2 * np.eye(2)),), np.array([[6.0, -8.0], [0.0, 2.0]]), np.array([0.5, 2.0]), bits=3)
+    sizes = np.array([np.sqrt((3.0**2 + 4.0**2) / 2), np.sqrt(1 / 2)])
+    np.testing.assert_allclose(policy.choose(problems), sizes * [0.5, 2.0])
+    wished = problems.with_ranges(policy.first(problems, 0.7))
+    np.testing.assert_allclose(policy.choose(wished), [0.7, 0.7])
+    # The surrogate's minimum is −½ gᵀG⁻¹g: −25 and −1.
+    np.testing.assert_allclose(policy.rate(problems, -13.0), 0.5)
+
+
+def test_the_multiple_climbs_and_turns_and_shrinks_when_nothing_is_applied():
+    policy, ranges, yes = RANGE_POLICIES["relaxation"], np.array([0.5, 0.5]), np.ones(2, dtype=bool)
+
+    def revised(rating, last_rating=None, last=None, accepted=yes, solved=yes):
+        outcome = Outcome(-np.ones(2), accepted, solved, -1.0, rating, last_rating, last)
+        return (policy.revise(ranges, outcome) / ranges)[0]
+
+    lower, higher = ranges / CLIMB, ranges * CLIMB
+    assert revised(1.0) == pytest.approx(CLIMB)
+    assert revised(2.0, 1.0, lower) == pytest.approx(CLIMB)  # it rose, and that was better
+    assert revised(1.0, 2.0, lower) == pytest.approx(1 / CLIMB)
+    assert revised(2.0, 1.0, higher) == pytest.approx(1 / CLIMB)  # it fell, and that was better
+    assert revised(1.0, 2.0, higher) == pytest.approx(CLIMB)
+    assert revised(1.0, 2.0, higher, accepted=~yes) == SHRINKAGE
+    assert revised(1.0, 2.0, higher, accepted=~yes, solved=~yes) == 1.0
+
+
+def test_a_second_direction_is_newtons_step_in_the_span():
+    """On a quadratic it ends in the least of the span, which no other multiples get below."""
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(40, 3)), generator.integers(0, 3, 40)
+    head = LinearHead.of_arrays(X, y, 3, 0.1)
+    previous, point = head.at(np.zeros((4, 3))), head.at(0.01 * generator.normal(size=(4, 3)))
+    updates = -0.01 * generator.uniform(0.5, 1.5, size=(3, 4)) * point.gradients
+    proposal = Proposal(point, updates, -np.ones(3), previous=previous)
+    decision = ACCEPTANCES["second_direction"](proposal)
+    found = proposal.after(decision.accepted, decision.multiple, decision.previous).loss
+    line = ACCEPTANCES["line_search"](proposal)
+    assert found <= proposal.after(line.accepted, line.multiple).loss
+    slopes = (
+        (point.gradients * updates).sum(axis=1),
+        (point.gradients.T * (point.weights - previous.weights)).sum(axis=0),
+    )
+    bends = point.span(updates, previous).bends()
+    multiples = np.concatenate([decision.multiple, decision.previous])
+    np.testing.assert_allclose(bends @ multiples, -np.concatenate(slopes), atol=1e-8)
 
 
 def test_precision_grows_by_a_bit_when_stuck_and_not_beyond_the_most():

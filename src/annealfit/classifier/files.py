@@ -49,7 +49,7 @@ def to_tensors(estimator: AnnealedClassifier) -> tuple[Tensors, Manifest]:
 def from_tensors(kind: type[AnnealedClassifier], tensors: Tensors, manifest: Manifest) -> AnnealedClassifier:
     """The inverse of `to_tensors`, also for what 0.1.0 wrote."""
     try:
-        parameters = {**manifest["parameters"]}
+        parameters = {"coordinates": "raw", **manifest["parameters"]}  # 0.1.0 knew no other, and stored none
         if manifest.get("class_weight") is not None:
             parameters["class_weight"] = _weights_of_labels(manifest["class_weight"])
         estimator = kind(**parameters)

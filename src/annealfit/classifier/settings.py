@@ -13,8 +13,7 @@ from annealfit.description import describe, without_neutral
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError, check_number, choose_or_own
 from annealfit.objectives import CURVATURES
-from annealfit.samplers import Sampler
-from annealfit.samplers.catalogue import default_sampler
+from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.training import (
     ACCEPTANCES,
     INITIALIZATIONS,
@@ -96,7 +95,7 @@ def upgrade_settings(estimator: AnnealedClassifier, sampler: Sampler) -> Callabl
             for name, value in usual.items()
             if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS and name not in stored
         }
-        same = stored["sampler"] == repr(sampler) or (stored["sampler"] is None and sampler == default_sampler())
+        same = stored["sampler"] == repr(sampler) or (stored["sampler"] is None and sampler == SimulatedAnnealer())
         described = without_neutral(sampler.describe())
         unknown_then["validation data"] = None
         return {**unknown_then, **stored, "sampler": described if same else stored["sampler"]}

@@ -1,6 +1,6 @@
 """What is minimised: an objective, and the point of it that some weights are."""
 
-from annealfit.objectives.base import Objective, Point
+from annealfit.objectives.base import Objective, PlainPoint, Point
 from annealfit.objectives.curvature import CURVATURES, Curvature
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
 from annealfit.objectives.links import Logistic, Softmax, softmax
@@ -12,6 +12,7 @@ __all__ = [
     "LinearHead",
     "Logistic",
     "Objective",
+    "PlainPoint",
     "Point",
     "Softmax",
     "softmax",

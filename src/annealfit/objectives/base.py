@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class Point(Protocol):
     def gradients(self) -> NDArray[np.float64]:
         """The gradient of the loss, block by block."""
 
-    def span(self, updates: NDArray[np.float64], previous: Point | None = None) -> Span:
+    def span(self, updates: NDArray[np.float64], previous: Any = None) -> Span:
         """Where multiples of an update of all blocks lead, and of the step from a previous point to this one."""
 
     def moved(self, updates: NDArray[np.float64]) -> Point:
@@ -57,6 +58,39 @@ class Point(Protocol):
         """What the history says of the point: `loss` first, and whatever else its readers want to see."""
 
 
+class PlainPoint:
+    """A base for points of your own, which have `span` and `remembered` from it.
+
+    What it needs are `weights`, `gradients`, `moved` and `bends(directions)`: the second derivatives of the loss in
+    the multiples of directions (m, blocks, parameters of a block), as in `Span.bends`.
+    """
+
+    def span(self: Any, updates: NDArray[np.float64], previous: Any = None) -> PlainSpan:
+        """A span that asks the point itself."""
+        steps = [] if previous is None else [(self.weights - previous.weights).reshape(updates.shape)]
+        return PlainSpan(self, np.stack([updates, *steps]))
+
+    def remembered(self) -> None:
+        """Nothing."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class PlainSpan:
+    """A span that asks the point, every time."""
+
+    point: Any
+    directions: NDArray[np.float64]
+
+    def bends(self) -> NDArray[np.float64]:
+        """The point's."""
+        return self.point.bends(self.directions)
+
+    def at(self, multiples: NDArray[np.float64]) -> Point:
+        """The point, moved."""
+        return self.point.moved((multiples[..., None] * self.directions).sum(axis=0))
+
+
 class Objective(Protocol):
     """A loss, and how heavy a look at it is."""
 
@@ -64,5 +98,5 @@ class Objective(Protocol):
     def multiplications(self) -> float:
         """Of the largest matrix product that a look at a point takes: decides how many threads are worth it."""
 
-    def at(self, weights: NDArray[np.float64], remembered: NDArray[np.float64] | None = None) -> Point:
-        """The point of these weights, with what a point of them remembered."""
+    def at(self, weights: NDArray[np.float64], /) -> Point:
+        """The point of these weights; with what a point of them remembered as a second argument, if points do."""

@@ -106,7 +106,7 @@ class Trainer:
         started = time.perf_counter()
         point, previous = self._at(state.weights, state.remembered), None
         if state.previous is not None:
-            previous = self.objective.at(state.previous.weights, state.previous.remembered)
+            previous = self._look(state.previous.weights, state.previous.remembered)
         saved_iteration = state.iteration
         reason = stopping.before_resuming(state, rows)
         try:
@@ -143,8 +143,12 @@ class Trainer:
     def _at(self, weights: NDArray[np.float64], remembered: NDArray[np.float64] | None = None) -> Point:
         """The objective at these weights; asked twice for the same ones it looks once."""
         if self._point is None or self._point.weights is not weights:
-            self._point = self.objective.at(weights, remembered)
+            self._point = self._look(weights, remembered)
         return self._point
+
+    def _look(self, weights: NDArray[np.float64], remembered: NDArray[np.float64] | None) -> Point:
+        at: Any = self.objective.at
+        return at(weights) if remembered is None else at(weights, remembered)
 
 
 def _save(checkpoint: Checkpoint, state: TrainingState, rows: Sequence[HistoryRow]) -> int | None:

@@ -60,6 +60,7 @@ class Surrogate:
                     f"the curvature gave {found!r} at a point; expected a list of metrics or arrays"
                 )
             metrics = [given if isinstance(given, Metric) else Metric(given) for given in found]
+            _check_sizes(metrics, *point.gradients.shape)
             self._pulled = {metric: self._pulled.get(metric) or self._pull(metric) for metric in metrics}
             self._latest = point, metrics
         return self._latest[1]
@@ -90,11 +91,13 @@ class Surrogate:
                 "the gradient overflowed: features or weights are too large; "
                 "standardise the features (StandardScaler), or lower update_range"
             )
-        size = metrics[0].size
-        blocks, own = point.gradients.shape
-        if size not in (own, blocks * own):
+        return self._coordinates.pull_gradients(point.gradients.reshape(-1, metrics[0].size))
+
+
+def _check_sizes(metrics: Sequence[Metric], blocks: int, size: int) -> None:
+    for metric in metrics:
+        if metric.size not in (size, blocks * size):
             raise InvalidInputError(
-                f"the curvature is for {size} parameters, and there are {blocks} blocks of {own} (a head's: one per "
-                "output, of the features and the bias); make it for one block, or for all"
+                f"the curvature is for {metric.size} parameters, and there are {blocks} blocks of {size} "
+                "(a head's: one per output, of the features and the bias); make it for one block, or for all"
             )
-        return self._coordinates.pull_gradients(point.gradients.reshape(-1, size))
