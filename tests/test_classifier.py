@@ -70,7 +70,10 @@ def test_problems_are_those_of_the_first_iteration(blobs):
         ({"initialization": "ones"}, "initialization is 'ones'; choose one of 'uniform', 'zeros'"),
         ({"sampler": "anneal"}, "sampler is 'anneal'; choose one of .*'native'"),
         ({"sampler": 3}, "wrap a dimod sampler"),
-        ({"coordinates": "polar"}, "coordinates is 'polar'; choose one of 'raw'"),
+        (
+            {"coordinates": "polar"},
+            "coordinates is 'polar'; choose one of 'centred', 'partly_whitened', 'raw', 'whitened'",
+        ),
         ({"curvature": ExactSolver}, "the class ExactSolver; pass an object"),
         ({"class_weight": "heavy"}, "'balanced', a dict, or None"),
         ({"validation_fraction": 1.5}, "below 1"),

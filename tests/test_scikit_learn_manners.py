@@ -59,7 +59,7 @@ def test_partial_fits_on_all_rows_are_the_iterations_of_a_fit(iris):
 def test_partial_fits_on_batches_learn(iris):
     X, y = iris
     generator = np.random.default_rng(0)
-    clf = AnnealedClassifier(random_state=0, range_policy="fixed", update_range=0.1)
+    clf = AnnealedClassifier(random_state=0, acceptance="descent")
     for _ in range(40):
         batch = generator.choice(len(y), size=30)
         clf.partial_fit(X[batch], y[batch], classes=np.unique(y))

@@ -221,7 +221,7 @@ def test_first_use_says_why_it_takes_a_moment(tmp_path):
 
 
 def test_as_many_threads_as_the_process_may_use_unless_told(monkeypatch):
-    monkeypatch.setattr(lanes, "processors", lambda: 3)
+    monkeypatch.setattr(chains, "processors", lambda: 3)
     with chains.Workers(1, 8) as alone, chains.Workers(None, 8) as workers, chains.Workers(None, 2) as few:
         assert alone._pool is None
         assert workers._pool._max_workers == 3

@@ -278,7 +278,8 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
     ) -> Self:
         """One more iteration, on these rows alone; the first call needs all `classes` that will ever come.
 
-        The loss on these rows does not rise, as in `fit`; that on others may. Ranges and bits carry on from call to
+        The loss on these rows does not rise, as in `fit`; that on others may: on small batches shorter steps learn
+        better (`acceptance="descent"`). Ranges and bits carry on from call to
         call, until a setting is changed or the classifier is saved and loaded. Checkpoints, validation and the stopping
         rules are for `fit`.
         """
@@ -305,7 +306,8 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 raise KeyboardInterrupt if result.stop_reason == "interrupted" else BudgetExhaustedError(reason)
             self._set_fitted(result.state.weights, self.classes_, result)
             self.optimality_gap_ = np.inf  # of the loss on all rows nothing is known
-            self._partial = replace(carried, state=result.state)
+            # What a point remembers, and the step before, belong to the rows of this call.
+            self._partial = replace(carried, state=replace(result.state, remembered=None, previous=None))
             warn_of_failures(result.history[-1:])
         if result.stop_reason == "interrupted":
             raise KeyboardInterrupt

@@ -20,6 +20,9 @@ from annealfit.samplers.native._kernel import splitmix
 WIDE = 1 / (2 * 16.0**2)
 """Below this, times β, the Gaussian is 16 levels wide or more: it is drawn as such and rounded."""
 
+TIE = 1e-9
+"""Levels. A centre halfway between two, as a symmetric problem has it, is the lower one's: whatever its last bits are."""
+
 NEGLIGIBLE = 1e-18
 """A weight, in units of the largest, below which no double-precision draw can end."""
 
@@ -68,7 +71,7 @@ def _draw(centre, sharpness, top, uniform):
 
     The levels are laid out from the nearest one upward, then from it downward.
     """
-    nearest = int(min(max(np.rint(centre), 0.0), float(top)))
+    nearest = int(min(max(np.rint(centre - TIE), 0.0), float(top)))
     offset = nearest - centre
     shrinkage = math.exp(-2 * sharpness)
     first_up = math.exp(-sharpness * (1 + 2 * offset)) if nearest < top else 0.0

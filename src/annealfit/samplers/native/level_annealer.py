@@ -24,6 +24,7 @@ from annealfit.samplers.native.schedule import BetaRange, Schedule
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 
 STARTS = ("relaxation", "random")
+TIE = 1e-9  # levels: a minimum halfway between two is the lower one's, whatever its last bits are
 LANES = 16  # in a block, the unit of work of a thread
 SWEEPS_BETWEEN_QUESTIONS = 32
 
@@ -148,7 +149,7 @@ class LevelAnnealer(Sampler):
             words = descend(descend(lanes, [0])[:, None], np.arange(problems.n_parameters))
             return (words >> np.uint64(64 - problems.bits)).astype(np.int64)
         minima, _ = relax(problems, RELAXATION_SWEEPS, 1e-3)
-        levels = np.rint(np.clip(minima / spacings[:, None] + top / 2, 0, top)).astype(np.int64)
+        levels = np.rint(np.clip(minima / spacings[:, None] + (top / 2 - TIE), 0, top)).astype(np.int64)
         return np.repeat(levels, self.num_reads, axis=0)
 
     def _beta_ends(
