@@ -1,1 +1,5 @@
-"""Samplers of our own: the annealing engine (`annealer` → `lanes` → `_kernel`), brute force, and rounding."""
+"""Samplers of our own.
+
+The annealing engine (`annealer` → `lanes` → `_kernel`), the proven optimum (`lattice` → `branching` → `_lattice`),
+brute force, and rounding.
+"""
