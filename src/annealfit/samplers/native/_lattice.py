@@ -32,6 +32,9 @@ BEST, POSITION, NODES = 0, 1, 2
 SWEEPS = 3
 """Sweeps for one level bound: more prune little more, fewer prune less."""
 
+FIRST_SWEEPS, OTHER_SWEEPS, MU_FACTOR = 20, 3, 0.7
+"""For the diagonals of the level bound: sweeps for all parameters, for each smaller part, and how mu falls."""
+
 
 class Lattice(NamedTuple):
     """One problem, its parameters in the order of the search; nothing here changes."""
@@ -209,39 +212,49 @@ def descend_levels(matrix, gradient, levels, edge):
 
 
 @njit(nogil=True, cache=True)
-def largest_diagonals(matrix, ridge, sweeps):
+def largest_diagonals(matrix, ridge):
     """For every i a d >= 0 with a large sum and A - diag(d) positive semidefinite, A being the first i rows: (n+1, n).
 
-    Coordinate ascent on sum(d) + mu log det(A + ridge - diag(d)), with mu falling. The best d_j for given others is
-    where 1 / M_jj = mu, M being the inverse, which a change of one d_j changes by a matrix of rank one.
+    Coordinate ascent on sum(d) + mu log det(A + ridge - diag(d)), mu falling, and a last one on sum(d) alone. What
+    holds for i parameters holds for fewer, so that all but the first ascent start from the one before.
     """
     size = len(matrix)
-    lifts = np.zeros((size + 1, size))
-    for count in range(1, size + 1):
+    lifts, start, mu, sweeps = np.zeros((size + 1, size)), np.zeros(size), 0.0, FIRST_SWEEPS
+    for count in range(size, 0, -1):
         part = matrix[:count, :count] + ridge * np.eye(count)
-        if not is_positive(part):
-            continue
-        inverse = np.linalg.inv(part)
-        lift = lifts[count, :count]
-        mu = 0.0
-        for j in range(count):
-            mu = max(mu, 0.5 / inverse[j, j])
+        if not is_positive(part - np.diag(start[:count])):
+            start[:] = 0.0
+            continue  # no more than semidefinite: no room for any d
+        lift = start[:count]
+        inverse = np.linalg.inv(part - np.diag(lift))
+        mu = max(mu, 0.5 / np.diag(inverse).min()) if sweeps == FIRST_SWEEPS else mu / MU_FACTOR**sweeps
         for _ in range(sweeps):
-            for j in range(count):
-                change = max(1.0 / inverse[j, j] - mu, -lift[j])
-                lift[j] += change
-                column = inverse[j].copy()
-                factor = change / (1.0 - change * column[j])
-                for k in range(count):
-                    inverse[k] += (factor * column[k]) * column
-            mu *= 0.7
-        for _ in range(20):  # the inverse of a nearly singular matrix drifts
-            if is_positive(part - np.diag(lift)):
-                break
-            lift *= 0.5
-        else:
-            lift[:] = 0.0
+            _raise_diagonal(inverse, lift, mu)
+            mu *= MU_FACTOR
+        lifts[count, :count] = lift
+        _raise_diagonal(inverse, lifts[count, :count], 0.0)
+        if not is_positive(part - np.diag(lifts[count, :count])):  # rounding, where A is nearly singular
+            lifts[count, :count] = lift
+            if not is_positive(part - np.diag(lift)):
+                lifts[count, :count] = start[:] = 0.0
+        sweeps = OTHER_SWEEPS
     return lifts
+
+
+@njit(nogil=True, cache=True)
+def _raise_diagonal(inverse, lift, mu):
+    """Set each d_j in turn to where 1 / M_jj = mu, M being the inverse of A - diag(d). Overwrites both.
+
+    A change of one d_j changes the inverse by a matrix of rank one. With mu = 0 all but a trace of what is left is
+    taken.
+    """
+    for j in range(len(lift)):
+        change = max((1.0 - 1e-13) / inverse[j, j] - mu, -lift[j])
+        lift[j] += change
+        column = inverse[j].copy()
+        factor = change / (1.0 - change * column[j])
+        for k in range(len(lift)):
+            inverse[k] += (factor * column[k]) * column
 
 
 @njit(nogil=True, cache=True)

@@ -23,7 +23,6 @@ from annealfit.samplers.native import _lattice
 
 _EPSILON = float(np.finfo(float).eps)
 _ROUNDING = 32 * _EPSILON  # of the scale, for each of n + 8 terms
-_LIFT_SWEEPS = 20  # the sum of the diagonals is then within a percent of the largest there is
 _ROOT_ROUNDS = 30  # of a few sweeps each, for the bound that all others start from
 
 
@@ -55,7 +54,7 @@ class Branching:
         slack = (len(matrix) + 2) * _EPSILON * float(np.trace(matrix))
         shortfall = max(0.0, -float(np.linalg.eigvalsh(matrix)[0]))
         factor, ridge = _factor(matrix, slack or 1.0)
-        lifts = _lattice.largest_diagonals(matrix, slack + shortfall, _LIFT_SWEEPS)
+        lifts = _lattice.largest_diagonals(matrix, slack + shortfall)
         return cls(order, matrix, factor, ridge, slack, shortfall, lifts)
 
 
