@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -139,8 +140,8 @@ def test_bounds_rise_and_energies_fall(hard_problem, whole, monkeypatch):
     reports: list[LatticeProgress] = []
     LatticeSolver(time_limit=None, progress_function=reports.append).sample(hard_problem)
     assert len(reports) > 10
-    assert all(one.nodes < other.nodes for one, other in zip(reports, reports[1:], strict=False))
-    assert all(one.best_energy >= other.best_energy for one, other in zip(reports, reports[1:], strict=False))
+    assert all(one.nodes < other.nodes for one, other in pairwise(reports))
+    assert all(one.best_energy >= other.best_energy for one, other in pairwise(reports))
     assert all(report.lower_bound <= whole.best_energy + 1e-9 for report in reports)
     assert reports[-1].lower_bound == pytest.approx(whole.best_energy)
 

@@ -32,9 +32,6 @@ BEST, POSITION, NODES = 0, 1, 2
 SWEEPS = 3
 """Sweeps for one level bound: more prune little more, fewer prune less."""
 
-FIRST_SWEEPS, OTHER_SWEEPS, MU_FACTOR = 20, 3, 0.7
-"""For the diagonals of the level bound: sweeps for all parameters, for each smaller part, and how mu falls."""
-
 
 class Lattice(NamedTuple):
     """One problem, its parameters in the order of the search; nothing here changes."""
@@ -212,61 +209,19 @@ def descend_levels(matrix, gradient, levels, edge):
 
 
 @njit(nogil=True, cache=True)
-def largest_diagonals(matrix, ridge):
-    """For every i a d >= 0 with a large sum and A - diag(d) positive semidefinite, A being the first i rows: (n+1, n).
+def raise_diagonal(inverse, diagonal, mu):
+    """Set each d_j in turn to what maximises sum(d) + mu log det(A - diag(d)), d >= 0; overwrites d and the inverse.
 
-    Coordinate ascent on sum(d) + mu log det(A + ridge - diag(d)), mu falling, and a last one on sum(d) alone. What
-    holds for i parameters holds for fewer, so that all but the first ascent start from the one before.
+    The best d_j is where 1 / M_jj = mu, M being the inverse of A - diag(d), which a change of d_j changes by a matrix
+    of rank one. With mu = 0 all but a trace of what is left is taken.
     """
-    size = len(matrix)
-    lifts, start, mu, sweeps = np.zeros((size + 1, size)), np.zeros(size), 0.0, FIRST_SWEEPS
-    for count in range(size, 0, -1):
-        part = matrix[:count, :count] + ridge * np.eye(count)
-        if not is_positive(part - np.diag(start[:count])):
-            start[:] = 0.0
-            continue  # no more than semidefinite: no room for any d
-        lift = start[:count]
-        inverse = np.linalg.inv(part - np.diag(lift))
-        mu = max(mu, 0.5 / np.diag(inverse).min()) if sweeps == FIRST_SWEEPS else mu / MU_FACTOR**sweeps
-        for _ in range(sweeps):
-            _raise_diagonal(inverse, lift, mu)
-            mu *= MU_FACTOR
-        lifts[count, :count] = lift
-        _raise_diagonal(inverse, lifts[count, :count], 0.0)
-        if not is_positive(part - np.diag(lifts[count, :count])):  # rounding, where A is nearly singular
-            lifts[count, :count] = lift
-            if not is_positive(part - np.diag(lift)):
-                lifts[count, :count] = start[:] = 0.0
-        sweeps = OTHER_SWEEPS
-    return lifts
-
-
-@njit(nogil=True, cache=True)
-def _raise_diagonal(inverse, lift, mu):
-    """Set each d_j in turn to where 1 / M_jj = mu, M being the inverse of A - diag(d). Overwrites both.
-
-    A change of one d_j changes the inverse by a matrix of rank one. With mu = 0 all but a trace of what is left is
-    taken.
-    """
-    for j in range(len(lift)):
-        change = max((1.0 - 1e-13) / inverse[j, j] - mu, -lift[j])
-        lift[j] += change
+    size = len(diagonal)
+    for j in range(size):
+        change = max((1.0 - 1e-13) / inverse[j, j] - mu, -diagonal[j])
+        diagonal[j] += change
         column = inverse[j].copy()
         factor = change / (1.0 - change * column[j])
-        for k in range(len(lift)):
-            inverse[k] += (factor * column[k]) * column
-
-
-@njit(nogil=True, cache=True)
-def is_positive(matrix):
-    """Whether a symmetric matrix is positive definite: whether it has a Cholesky factor."""
-    size = len(matrix)
-    lower = np.zeros_like(matrix)
-    for j in range(size):
-        pivot = matrix[j, j] - np.dot(lower[j, :j], lower[j, :j])
-        if not pivot > 0.0:
-            return False
-        lower[j, j] = np.sqrt(pivot)
-        for i in range(j + 1, size):
-            lower[i, j] = (matrix[i, j] - np.dot(lower[i, :j], lower[j, :j])) / lower[j, j]
-    return True
+        for k in range(size):
+            multiple = factor * column[k]
+            for m in range(size):
+                inverse[k, m] += multiple * column[m]
