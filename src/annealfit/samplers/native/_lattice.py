@@ -213,11 +213,14 @@ def raise_diagonal(inverse, diagonal, mu):
     """Set each d_j in turn to what maximises sum(d) + mu log det(A - diag(d)), d >= 0; overwrites d and the inverse.
 
     The best d_j is where 1 / M_jj = mu, M being the inverse of A - diag(d), which a change of d_j changes by a matrix
-    of rank one. With mu = 0 all but a trace of what is left is taken.
+    of rank one.
     """
     size = len(diagonal)
     for j in range(size):
-        change = max((1.0 - 1e-13) / inverse[j, j] - mu, -diagonal[j])
+        if not inverse[j, j] > 0.0:
+            continue  # by rounding, where A is nearly singular
+        room = 1.0 / inverse[j, j]
+        change = max(min(room - mu, room * (1.0 - 1e-12)), -diagonal[j])
         diagonal[j] += change
         column = inverse[j].copy()
         factor = change / (1.0 - change * column[j])

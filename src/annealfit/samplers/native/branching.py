@@ -55,7 +55,7 @@ class Branching:
         slack = (len(matrix) + 2) * _EPSILON * float(np.trace(matrix))
         shortfall = max(0.0, -float(np.linalg.eigvalsh(matrix)[0]))
         factor, ridge = _factor(matrix, slack or 1.0)
-        lifts = _largest_diagonals(matrix + (slack + shortfall) * np.eye(len(matrix)))
+        lifts = _largest_diagonals(matrix, slack + shortfall)
         return cls(order, matrix, factor, ridge, slack, shortfall, lifts)
 
 
@@ -83,32 +83,35 @@ def _factor(matrix: NDArray[np.float64], smallest: float) -> tuple[NDArray[np.fl
             ridge = max(10 * ridge, smallest)
 
 
-def _largest_diagonals(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def _largest_diagonals(matrix: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
     """For every i a diagonal d ≥ 0 of large sum such that A − diag(d) has no negative eigenvalue: row i of (D+1, D).
 
-    A is the first i rows and columns of the matrix. The sum is maximised with `mu·log det(A − diag(d))` added to it,
-    mu falling, which keeps to the inside; in the end the rest is taken. A diagonal for i parameters does for fewer of
-    them, so every part but the largest starts from the one before.
+    A is the first i rows and columns of the matrix with the ridge. The sum is maximised with `mu·log det(A − diag(d))`
+    added to it, mu falling, which keeps to the inside; in the end all but the ridge is taken. A diagonal
+    for i parameters does for fewer of them, so every part but the largest starts from the one before.
     """
     size, mu = len(matrix), 0.0
     lifts, inner = np.zeros((size + 1, size)), np.zeros(size)
     for count in range(size, 0, -1):
-        part, inner = matrix[:count, :count], inner[:count]
-        if not _is_positive(part - np.diag(inner)):
-            inner = np.zeros(count)  # which always does
+        part, inner = matrix[:count, :count] + ridge * np.eye(count), inner[:count]
+        try:
+            inverse = np.linalg.inv(part - np.diag(inner))
+        except np.linalg.LinAlgError:  # no room for any diagonal, or rounding left none
+            inner = np.zeros(count)
             continue
-        inverse = np.linalg.inv(part - np.diag(inner))
         sweeps = _OTHER_SWEEPS if mu else _FIRST_SWEEPS
         mu = mu / _MU_FACTOR**sweeps if mu else 0.5 / inverse.diagonal().min()
         for _ in range(sweeps):
             _lattice.raise_diagonal(inverse, inner, mu)
             mu *= _MU_FACTOR
         outer = inner.copy()
-        _lattice.raise_diagonal(inverse, outer, 0.0)
+        _lattice.raise_diagonal(inverse, outer, ridge)
         for diagonal in (outer, inner):  # rounding may have led too far
-            if _is_positive(part - np.diag(diagonal)):
+            if diagonal.min() >= 0 and _is_positive(part - np.diag(diagonal)):
                 lifts[count, :count] = diagonal
                 break
+        else:
+            inner = np.zeros(count)
     return lifts
 
 
