@@ -44,8 +44,8 @@ from annealfit.samplers.catalogue import SAMPLERS
 
 COMPARISON_FILE = "comparison.json"
 _NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that decide no result, or stand elsewhere
-# All but the one that is paid for by use.
-UNASKED = tuple(name for name in SAMPLERS if name != "qpu")
+# All but the one that is paid for by use, and the one that takes seconds per problem where it cannot prove anything.
+UNASKED = tuple(name for name in SAMPLERS if name not in ("qpu", "lattice"))
 
 
 def compare(
@@ -55,7 +55,7 @@ def compare(
         str | None,
         typer.Option(
             metavar="NAME[:SETTING=VALUE,…],…",
-            help=f"Any of {', '.join(SAMPLERS)}. Default: all that are installed, but not qpu.",
+            help=f"Any of {', '.join(SAMPLERS)}. Default: all that are installed, but not qpu and lattice.",
         ),
     ] = None,
     repeats: Annotated[

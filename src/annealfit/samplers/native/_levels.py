@@ -21,7 +21,7 @@ WIDE = 1 / (2 * 16.0**2)
 """Below this, times β, the Gaussian is 16 levels wide or more: it is drawn as such and rounded."""
 
 TIE = 1e-9
-"""Levels. A centre halfway between two, as a symmetric problem has it, is the lower one's: whatever its last bits are."""
+"""Levels. A centre halfway between two, as symmetric problems have it, is the lower one's, whatever its last bits."""
 
 NEGLIGIBLE = 1e-18
 """A weight, in units of the largest, below which no double-precision draw can end."""
