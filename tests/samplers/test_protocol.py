@@ -24,6 +24,7 @@ from annealfit.samplers import (
     DimodSampler,
     ExactSolver,
     LatticeSolver,
+    LevelAnnealer,
     MockQPU,
     QPUSampler,
     RoundedSampler,
@@ -54,6 +55,7 @@ def qpu(**settings):
 
 
 SAMPLERS = {
+    "levels": lambda: LevelAnnealer(num_reads=3),
     "native": lambda: SimulatedAnnealer(num_sweeps=20, num_reads=3, beta_range=(0.1, 50.0)),
     "schedule": lambda: SimulatedAnnealer(
         num_sweeps=3, beta_schedule_type="custom", beta_schedule=(0.1, 1.0, 10.0), precision="double"

@@ -23,6 +23,12 @@ WIDE = 1 / (2 * 16.0**2)
 TIE = 1e-9
 """Levels. A centre halfway between two, as symmetric problems have it, is the lower one's, whatever its last bits."""
 
+ROUNDING = 1e-12
+"""A move that gains less than this share of its parts gains nothing."""
+
+MOST_PASSES = 100
+"""Over all parameters, of a descent that a handful ends."""
+
 NEGLIGIBLE = 1e-18
 """A weight, in units of the largest, below which no double-precision draw can end."""
 
@@ -55,6 +61,66 @@ def anneal_levels(curvature, spacings, top, betas, levels, fields, seeds, counte
                     field = fields[lane]
                     for i in range(size):
                         field[i] += change * row[i]
+
+
+@njit(nogil=True, cache=True)
+def polish_levels(curvature, spacings, top, levels, fields, with_pairs):
+    """Descend until no move of one parameter lowers the energy, nor one of two by a level each, if `with_pairs`."""
+    lanes, size = levels.shape
+    for lane in range(lanes):
+        level, field, spacing = levels[lane], fields[lane], spacings[lane]
+        for _ in range(MOST_PASSES):
+            improved = False
+            for j in range(size):
+                improved |= _settle(curvature, spacing, top, level, field, j)
+                if with_pairs:
+                    for i in range(j):
+                        improved |= _settle_pair(curvature, spacing, top, level, field, i, j)
+            if not improved:
+                break
+
+
+@njit(nogil=True)
+def _settle(curvature, spacing, top, level, field, j):
+    """Move one parameter to its best level; whether it moved."""
+    stiffness = curvature[j, j]
+    if stiffness > 0:
+        centre = level[j] - field[j] / (stiffness * spacing)
+        chosen = int(min(max(np.rint(centre - TIE), 0.0), float(top)))
+    else:  # at one end or the other
+        change = spacing * top
+        chosen = 0 if 2 * (field[j] - stiffness * spacing * level[j]) + stiffness * change > 0 else top
+    return _move(curvature, spacing, level, field, j, chosen - level[j], j, 0)
+
+
+@njit(nogil=True)
+def _settle_pair(curvature, spacing, top, level, field, i, j):
+    """Move two parameters by one level each, the best way there is; whether they moved."""
+    best, best_i, best_j = 0.0, 0, 0
+    squares = curvature[i, i] + curvature[j, j]
+    for change_i in (-1, 1):
+        for change_j in (-1, 1):
+            if 0 <= level[i] + change_i <= top and 0 <= level[j] + change_j <= top:
+                bend = spacing * (squares + 2 * change_i * change_j * curvature[i, j])
+                gain = 2 * (change_i * field[i] + change_j * field[j]) + bend  # energy, in units of the spacing
+                if gain < best:
+                    best, best_i, best_j = gain, change_i, change_j
+    return best_i != 0 and _move(curvature, spacing, level, field, i, best_i, j, best_j)
+
+
+@njit(nogil=True)
+def _move(curvature, spacing, level, field, i, change_i, j, change_j):
+    """Change two levels (or one) if that lowers the energy by more than rounding could; whether it did."""
+    step_i, step_j = spacing * change_i, spacing * change_j
+    linear = 2 * (step_i * field[i] + step_j * field[j])
+    bend = step_i * step_i * curvature[i, i] + step_j * step_j * curvature[j, j] + 2 * step_i * step_j * curvature[i, j]
+    if linear + bend >= -ROUNDING * (abs(linear) + abs(bend)):
+        return False
+    level[i] += change_i
+    level[j] += change_j
+    for k in range(len(field)):
+        field[k] += step_i * curvature[i, k] + step_j * curvature[j, k]
+    return True
 
 
 @njit(nogil=True)

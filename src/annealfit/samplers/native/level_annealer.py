@@ -31,6 +31,7 @@ SWEEPS_BETWEEN_QUESTIONS = 32
 # β times what it costs to be one level off the centre, at the hot end and at the cold one (see docs/annealer.md).
 # From the relaxation the answer is a level or two away; from anywhere the whole range has to be in reach.
 WARM, COLD = 1.0, 20.0
+MOST_PARAMETERS_FOR_PAIRS = 100  # their number grows as the square
 RELAXATION_SWEEPS = 4  # of the box-constrained descent that the start is rounded from
 
 
@@ -47,6 +48,9 @@ class LevelAnnealer(Sampler):
     num_sweeps, num_reads : int
     start : {"relaxation", "random"}
         Where every read starts: from the continuous minimum over the box, rounded, or from random levels.
+    polish : bool
+        End every read with a descent, to a state that no change of one parameter improves, nor (up to 100
+        parameters) one of two by a level each. Without it a read ends where the chain is.
     beta_range : (hot, cold) or None
         Inverse temperatures of the first and the last sweep, in units of the problem's energy. None takes them from
         the problem: from the start's temperature to one at which every parameter settles.
@@ -71,6 +75,7 @@ class LevelAnnealer(Sampler):
     num_sweeps: int = 10
     num_reads: int = 1
     start: str = "relaxation"
+    polish: bool = True
     beta_range: BetaRange | None = None
     beta_schedule_type: str = "geometric"
     num_sweeps_per_beta: int = 1
@@ -121,7 +126,7 @@ class LevelAnnealer(Sampler):
         intercept, slope = self._schedule.line(for_each_read(hot, reads), for_each_read(cold, reads))
         prepared = time.perf_counter()
         run = _Run(problems.metric.matrix, spacings, top, self._schedule, intercept, slope, levels, fields, lanes)
-        sweeps = run.go(self.num_threads, should_stop)
+        sweeps = run.go(self.num_threads, should_stop, self.polish)
         annealed = time.perf_counter()
         updates = (levels - top / 2) * spacings[:, None]
         energies = problems.metric.energies(gradients, updates).reshape(len(problems), reads)
@@ -189,7 +194,7 @@ class _Run:
         self.counters = np.zeros(len(seeds), dtype=np.uint64)
         self.cancelled = False
 
-    def go(self, num_threads: int | None, should_stop: Stop | None) -> int:
+    def go(self, num_threads: int | None, should_stop: Stop | None, polish: bool) -> int:
         """Sweep, and say how often; `should_stop` is asked between groups of sweeps."""
         blocks = [slice(first, first + LANES) for first in range(0, len(self.seeds), LANES)]
         total = self.schedule.num_sweeps
@@ -200,6 +205,8 @@ class _Run:
                         return first
                     last = min(first + SWEEPS_BETWEEN_QUESTIONS, total)
                     workers.map(functools.partial(self._advance, first=first, last=last), blocks)
+                if polish:
+                    workers.map(self._polish, blocks)
             finally:
                 self.cancelled = True  # after Ctrl-C, lets the other threads end with their block
         return total
@@ -220,6 +227,14 @@ class _Run:
             self.seeds[block],
             self.counters[block],
         )
+
+    def _polish(self, block: slice) -> None:
+        from annealfit.samplers.native._levels import polish_levels
+
+        if not self.cancelled:
+            pairs = len(self.curvature) <= MOST_PARAMETERS_FOR_PAIRS
+            levels, fields = self.levels[block], self.fields[block]
+            polish_levels(self.curvature, self.spacings[block], self.top, levels, fields, pairs)
 
 
 @cache
