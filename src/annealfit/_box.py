@@ -16,45 +16,41 @@ def minimise(
     max_sweeps: int,
     relative_gap: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Minimise `vᵀGv + 2gᵀv` over |v_j| ≤ radius for P problems at once; returns `(v, lower bounds)`.
+    """Minimise `vᵀGv + 2gᵀv` over |v_j| ≤ radius for each of P problems; returns `(v, lower bounds)`.
 
-    `gradients`, `starts` and `v` are (D, P): problem last, so that the loops over problems become vector
-    instructions. `radii` and the bounds are (P,). A bound is lowered by a margin that covers the rounding of its
-    own evaluation.
+    `gradients`, `starts` and `v` are (P, D), `radii` and the bounds (P,). A bound is lowered by a margin that covers
+    the rounding of its own evaluation. A parameter that stays where it is, as most of those at the box's edge do,
+    costs nothing but a look.
     """
-    size, count = gradients.shape
+    count, size = gradients.shape
     values = starts.copy()
-    residuals = gradients + curvature @ starts  # r = Gv + g, kept up to date
+    residuals = gradients + starts @ curvature  # r = Gv + g, kept up to date
     bounds = np.full(count, -np.inf)
-    change = np.empty(count)
-    for _ in range(max_sweeps):
-        for j in range(size):
-            stiffness = curvature[j, j]
-            for p in range(count):
+    for p in range(count):
+        value, residual, gradient, radius = values[p], residuals[p], gradients[p], radii[p]
+        for _ in range(max_sweeps):
+            for j in range(size):
+                stiffness = curvature[j, j]
                 if stiffness > 0:
-                    target = values[j, p] - residuals[j, p] / stiffness
+                    target = value[j] - residual[j] / stiffness
                 elif stiffness == 0:  # flat in this direction: the minimum is at a corner, or anywhere
-                    target = -np.sign(residuals[j, p]) * radii[p]
+                    target = -np.sign(residual[j]) * radius
                 else:  # bent down: at the corner that the slope in the middle leads to, or at either
-                    target = -radii[p] if residuals[j, p] - stiffness * values[j, p] > 0 else radii[p]
-                change[p] = min(max(target, -radii[p]), radii[p]) - values[j, p]
-                values[j, p] += change[p]
-            for i in range(size):
-                coupling = curvature[j, i]
-                for p in range(count):
-                    residuals[i, p] += coupling * change[p]
-        settled = True
-        for p in range(count):
+                    target = -radius if residual[j] - stiffness * value[j] > 0 else radius
+                change = min(max(target, -radius), radius) - value[j]
+                if change != 0:
+                    value[j] += change
+                    row = curvature[j]
+                    for i in range(size):
+                        residual[i] += change * row[i]
             energy = slack = magnitude = 0.0
             for j in range(size):
-                residual = residuals[j, p]
-                energy += values[j, p] * (residual + gradients[j, p])
-                slack += 2 * (radii[p] * abs(residual) + residual * values[j, p])
+                energy += value[j] * (residual[j] + gradient[j])
+                slack += 2 * (radius * abs(residual[j]) + residual[j] * value[j])
                 # |r_j| is a sum of cancelling terms no larger than its parts
-                magnitude += radii[p] * (abs(residual) + abs(gradients[j, p]) + curvature[j, j] * radii[p])
+                magnitude += radius * (abs(residual[j]) + abs(gradient[j]) + curvature[j, j] * radius)
             margin = 8 * np.finfo(np.float64).eps * size * max_sweeps * magnitude
             bounds[p] = max(bounds[p], energy - slack - margin)
-            settled &= energy - bounds[p] <= relative_gap * abs(energy) + 2 * margin
-        if settled:
-            break
+            if energy - bounds[p] <= relative_gap * abs(energy) + 2 * margin:
+                break
     return values, bounds

@@ -44,14 +44,17 @@ def lower_bound(problem: QuadraticProblem) -> float:
     return bound
 
 
-def lower_bounds(problems: Sequence[QuadraticProblem], *, tight: bool = False) -> NDArray[np.float64]:
+def lower_bounds(
+    problems: Sequence[QuadraticProblem], *, tight: bool = False, max_sweeps: int | None = None
+) -> NDArray[np.float64]:
     """The lower bound of each problem, shape (P,): −∞ where the curvature is not convex.
 
-    A tight one is as high as a bound of this kind gets.
+    A tight one is as high as a bound of this kind gets; fewer sweeps make a looser one in less time.
     """
+    effort = {**(TIGHT if tight else QUICK), **({} if max_sweeps is None else {"max_sweeps": max_sweeps})}
     bounds = np.empty(len(problems))
     for positions, group in alike(problems):
-        _, bounds[positions] = relax(group, **(TIGHT if tight else QUICK))
+        _, bounds[positions] = relax(group, **effort)
     return bounds
 
 
@@ -67,17 +70,26 @@ def box_minimum(problem: QuadraticProblem) -> NDArray[np.float64]:
 def relax(
     problems: Problems, max_sweeps: float, relative_gap: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Continuous minima (P, D) of problems with a common metric, and lower bounds (P,)."""
+    """Continuous minima (P, D) of problems with a common metric, and lower bounds (P,).
+
+    What was found before, with as many sweeps, is found again: samplers start from it, and certificates end with it.
+    """
     from annealfit import _box  # numba takes a moment to import: only when it is needed
 
-    metric, gradients, radii = problems.metric, problems.gradients.T.copy(), problems.ranges
-    if not metric.is_convex:
-        minima, _ = _box.minimise(metric.matrix, gradients, np.zeros_like(gradients), radii, max_sweeps, relative_gap)
-        return minima.T, np.full(len(problems), -np.inf)
-    # The Newton step, which is the answer where it stays inside the box.
-    starts = np.maximum(np.minimum(problems.newton_steps.T, radii), -radii)
+    known = problems.relaxations
+    if (max_sweeps, relative_gap) in known:
+        return known[max_sweeps, relative_gap]
+    metric, radii = problems.metric, problems.ranges
+    if metric.is_convex:  # the Newton step, which is the answer where it stays inside the box
+        starts = np.clip(problems.newton_steps, -radii[:, None], radii[:, None])
+    else:
+        starts = np.zeros(problems.gradients.shape)
+    gradients = np.ascontiguousarray(problems.gradients)
     minima, bounds = _box.minimise(metric.matrix, gradients, starts, radii, max_sweeps, relative_gap)
-    return minima.T, bounds
+    if not metric.is_convex:
+        bounds = np.full(len(problems), -np.inf)
+    known[max_sweeps, relative_gap] = minima, bounds
+    return minima, bounds
 
 
 @cache

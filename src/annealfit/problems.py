@@ -66,6 +66,11 @@ class Problems(Sequence[QuadraticProblem]):
         return changed
 
     @cached_property
+    def relaxations(self) -> dict[tuple[float, float], tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """What `annealfit.bounds.relax` has found for these problems, by its effort."""
+        return {}
+
+    @cached_property
     def newton_steps(self) -> NDArray[np.float64]:
         """The continuous minima without a box, `−G⁻¹g`, (P, D).
 

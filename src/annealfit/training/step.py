@@ -29,6 +29,8 @@ from annealfit.training.state import Best, Last, Previous, TrainingState, merit_
 from annealfit.training.stopping import Stopping
 from annealfit.training.surrogate import AnyCurvature, Surrogate
 
+MOST_SWEEPS = 30  # of a certificate
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -52,6 +54,7 @@ class Step:
 
     def __init__(self, objective: Objective, sampler: Sampler, plan: Plan, validation: Objective | None) -> None:
         self.sampler, self.plan, self.validation = sampler, plan, validation
+        self.multiplications = objective.multiplications
         thin = None if plan.max_couplings is None else (plan.max_couplings, plan.bits)
         self.surrogate = Surrogate(objective, plan.curvature, plan.coordinates, thin)
         self._seed_of_anneals = child_seeds(plan.seed, [ANNEALS])
@@ -79,7 +82,7 @@ class Step:
             **cast(HistoryRow, reached.figures()),
             "loss_change": change,
             "energy": float(energies.sum()),
-            **_certificate(problems, energies, solved),
+            **_certificate(problems, energies, solved, self._sweeps_for(problems)),
             "solved": int(solved.sum()),
             "accepted": int(accepted.sum()),
             "multiple": float(np.mean(decision.multiple) * plan.step) if accepted.any() else 0.0,
@@ -110,6 +113,15 @@ class Step:
             raise
         except SamplerError as error:
             raise SamplerError(f"iteration {iteration + 1}: {error}") from error
+
+    def _sweeps_for(self, problems: Problems) -> int:
+        """So many that a certificate takes about a tenth of an iteration, which looks at all rows three times.
+
+        A sweep costs D² multiplications per problem. Where there are few rows for many parameters the bound is looser.
+        """
+        affordable = 0.1 * 3 * self.multiplications / (len(problems) * problems.n_parameters**2)
+        known = max((sweeps for sweeps, _ in problems.relaxations), default=1)  # a sampler may have started from one
+        return int(np.clip(affordable, known, MOST_SWEEPS))
 
     def _validate(self, state: TrainingState, reached: Point, row: HistoryRow) -> Best | None:
         """Write the figures on the validation data into the row; the best weights so far."""
@@ -167,8 +179,10 @@ def checked_bits(bits: Any) -> int:
     return int(bits)
 
 
-def _certificate(problems: Problems, energies: NDArray[np.float64], solved: NDArray[np.bool_]) -> HistoryRow:
-    bounds = lower_bounds(problems)
+def _certificate(
+    problems: Problems, energies: NDArray[np.float64], solved: NDArray[np.bool_], sweeps: int
+) -> HistoryRow:
+    bounds = lower_bounds(problems, max_sweeps=sweeps)
     if not np.isfinite(bounds).all():
         return {"lower_bound": None, "gap": None}
     return {"lower_bound": float(bounds[solved].sum()), "gap": float((energies - bounds)[solved].sum())}

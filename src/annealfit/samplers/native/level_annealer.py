@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.bounds import compile_kernel, relax
+from annealfit.bounds import QUICK, compile_kernel, relax
 from annealfit.encoding import Encoding
 from annealfit.errors import check_number, choose
 from annealfit.problem import QuadraticProblem
@@ -153,7 +153,7 @@ class LevelAnnealer(Sampler):
         if self.start == "random":
             words = descend(descend(lanes, [0])[:, None], np.arange(problems.n_parameters))
             return (words >> np.uint64(64 - problems.bits)).astype(np.int64)
-        minima, _ = relax(problems, RELAXATION_SWEEPS, 1e-3)
+        minima, _ = relax(problems, RELAXATION_SWEEPS, QUICK["relative_gap"])
         levels = np.rint(np.clip(minima / spacings[:, None] + (top / 2 - TIE), 0, top)).astype(np.int64)
         return np.repeat(levels, self.num_reads, axis=0)
 
