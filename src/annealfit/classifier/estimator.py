@@ -160,7 +160,7 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         initialization: str | Initialization = "zeros",
         sampler: Sampler | str | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
-        tol: float = 1e-5,
+        tol: float = 1e-4,
         patience: int | None = 50,
         time_limit: float | None = None,
         validation_fraction: float | None = None,

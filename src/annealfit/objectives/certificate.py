@@ -37,13 +37,7 @@ def loss_lower_bound(point: HeadPoint) -> float:
     if head.regularization <= 0:
         return -np.inf
     wanted = head.rows.class_shares
-    tilt = np.ones(head.rows.n_classes)  # by which every row's odds are multiplied: other biases
-    for step in range(_BALANCING_STEPS + 1):
-        (found,) = head.rows.mean(lambda chunk: (chunk.weighted(_tilted(point, chunk, tilt)).sum(axis=1),))  # noqa: B023
-        if step == _BALANCING_STEPS or np.abs(found - wanted).max() <= _BALANCED:
-            break
-        tilt = tilt * wanted / np.maximum(found, np.finfo(float).tiny)
-        tilt /= tilt.max()
+    tilt, found = _balanced(point, wanted)
     # `kept·p + rest` has the wanted shares; `kept` is as large as lets no part of `rest` be negative.
     kept = float(np.min(np.divide(wanted, found, out=np.ones_like(wanted), where=found > wanted)))
     rest = np.maximum(wanted - kept * found, 0.0)[:, None]
@@ -56,6 +50,33 @@ def loss_lower_bound(point: HeadPoint) -> float:
     entropy, slopes = head.rows.mean(term)
     bound = float(entropy - (slopes[:, :-1] ** 2).sum() / (2 * head.regularization))
     return max(bound, 0.0) if np.isfinite(bound) else 0.0  # neither cross-entropy nor penalty is ever below 0
+
+
+def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
+    """What every row's odds have to be multiplied by, as other biases do, to have the wanted shares; and those had.
+
+    Newton's method for the biases, a handful of steps near the optimum; where one does not help, the shares' ratios.
+    """
+    tilt, short_of = np.ones(len(wanted)), np.inf
+    for step in range(_BALANCING_STEPS + 1):
+
+        def term(chunk: Chunk) -> tuple[Array, Array]:
+            shares = _tilted(point, chunk, tilt)  # noqa: B023
+            weighted = chunk.weighted(shares)
+            return weighted.sum(axis=1), weighted @ shares.T
+
+        found, products = point.head.rows.mean(term)
+        missing = wanted - found
+        if step == _BALANCING_STEPS or np.abs(missing).max() <= _BALANCED:
+            break
+        change = np.linalg.lstsq(np.diag(found) - products, missing, rcond=1e-10)[0]
+        if np.abs(missing).max() < 0.5 * short_of and np.abs(change).max() < 5:
+            tilt = tilt * np.exp(change)
+        else:
+            tilt = tilt * wanted / np.maximum(found, np.finfo(float).tiny)
+        short_of = np.abs(missing).max()
+        tilt /= tilt.max()
+    return tilt, found
 
 
 def _tilted(point: HeadPoint, chunk: Chunk, tilt: Array) -> Array:

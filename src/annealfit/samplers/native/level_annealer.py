@@ -72,7 +72,7 @@ class LevelAnnealer(Sampler):
 
     """
 
-    num_sweeps: int = 10
+    num_sweeps: int = 5
     num_reads: int = 1
     start: str = "relaxation"
     polish: bool = True
