@@ -1,0 +1,92 @@
+"""Time to the optimum against scikit-learn's `LogisticRegression`: `OMP_NUM_THREADS=1 python -m benchmarks.optimum`.
+
+Both in turns in one run, one BLAS thread each. Ours: 3 bits, just the iterations to 1.001 times the least loss, and a
+fit with the defaults. Theirs: a fit with the default tolerance, on the features as they are and on centred ones.
+"""
+
+import sys
+import warnings
+
+from benchmarks.timing import least_seconds, print_table
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit.baselines import solve_logistic
+from annealfit.errors import AnnealfitError
+from annealfit.objectives import LinearHead
+
+PENALTY = 1e-3
+
+
+def digits():
+    data = load_dataset("digits", seed=42)
+    return RandomConvFeatures(n_filters=2, random_state=42).fit_transform(data.X_train), data.y_train
+
+
+def mnist():
+    data = load_dataset("mnist", seed=42, n_train=6000, n_test=10, size=28)
+    features = RandomConvFeatures(n_filters=32, kernel_size=7, pool_size=5, random_state=42)
+    return features.fit_transform(data.X_train), data.y_train
+
+
+def synthetic(n_features, n_rows=5000, n_classes=10):
+    """Classes that overlap: their means are 2.5 standard deviations of the noise long, in random directions."""
+    generator = np.random.default_rng(0)
+    y = np.arange(n_rows) % n_classes
+    means = 2.5 / np.sqrt(n_features) * generator.normal(size=(n_classes, n_features))
+    return generator.normal(size=(n_rows, n_features)) + means[y], y
+
+
+CASES = {
+    "digits, d = 18": digits,
+    "synthetic, d = 128": lambda: synthetic(128),
+    "synthetic, d = 512": lambda: synthetic(512),
+    "synthetic, d = 2000": lambda: synthetic(2000),
+    "MNIST 6000, d = 512": mnist,
+}
+
+
+def measure(X, y):
+    """Iterations and seconds of ours, of theirs as is and centred, and of ours with the defaults."""
+    head = LinearHead.of_arrays(X, y, 10, PENALTY)
+    target = 1.001 * head.at(solve_logistic(X, y, PENALTY).weights).loss
+    history = AnnealedClassifier(max_iter=200, tol=0, random_state=0).fit(X, y).history_
+    needed = 1 + sum(row["loss"] > target for row in history)
+    ours = AnnealedClassifier(max_iter=needed, tol=0, random_state=0)
+    usual = AnnealedClassifier(random_state=0)
+    theirs = LogisticRegression(C=1 / (PENALTY * len(y)), max_iter=10_000)
+    centred = X - X.mean(axis=0)
+    fits = [lambda: ours.fit(X, y), lambda: theirs.fit(X, y), lambda: theirs.fit(centred, y), lambda: usual.fit(X, y)]
+    seconds = np.min([[least_seconds(fit, repeats=1) for fit in fits] for _ in range(5)], axis=0)
+    return needed, usual, seconds
+
+
+def main():
+    warnings.simplefilter("ignore")
+    rows = []
+    for name, make in CASES.items():
+        if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):
+            continue
+        try:
+            X, y = make()
+        except AnnealfitError as error:
+            print(f"{name} is left out: {error}")
+            continue
+        with threadpool_limits(1):
+            needed, usual, (ours, theirs, centred, whole) = measure(X, y)
+        milliseconds = [f"{1e3 * value:.0f}" for value in (ours, theirs, centred, whole)]
+        ratios = f"{ours / theirs:.2f}×, {ours / centred:.2f}×", f"{whole / theirs:.2f}×, {whole / centred:.2f}×"
+        end = f"{usual.n_iter_}, {usual.stop_reason_}"
+        rows.append([name, str(needed), *milliseconds[:3], ratios[0], milliseconds[3], end, ratios[1]])
+    print_table(
+        "To 1.001 × the least loss with 3 bits, and a default fit, against LogisticRegression (as is, centred)",
+        ["rows", "iterations", "ours ms", "as is ms", "centred ms", "ratios", "default ms", "iterations", "ratios"],
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    main()
