@@ -44,7 +44,7 @@ def digest(dense: Dense) -> str:
     `Q_ij + Q_ji`) and the offset, as little-endian 64-bit floats.
 
     >>> digest((np.array([[1.0, 0.5], [0.5, -1.0]]), 0.25))[:12]
-    'e3ff0b4cf7f5'
+    '6f6bbdc5e224'
     """
     quadratic, offset = dense
     upper = np.triu(quadratic) + np.triu(quadratic.T, 1)
