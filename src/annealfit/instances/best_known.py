@@ -83,13 +83,14 @@ def parse_bits(text: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def _searches(problem: QuadraticProblem, seconds: float) -> Iterator[Sampler]:
-    small = problem.n_parameters <= MOST_PROVABLE
-    if small:
-        yield LatticeSolver(time_limit=seconds)
-    reads = 1000 if small else 400
-    yield LevelAnnealer(num_reads=reads, num_sweeps=500)
-    yield LevelAnnealer(num_reads=reads, num_sweeps=500, start="random")
-    yield SimulatedAnnealer(num_reads=reads, num_sweeps=1000)
+    if problem.n_parameters > MOST_PROVABLE:
+        yield LevelAnnealer(num_reads=200, num_sweeps=500)
+        yield SimulatedAnnealer(num_reads=200, num_sweeps=2000)
+        return
+    yield LatticeSolver(time_limit=seconds)
+    yield LevelAnnealer(num_reads=1000, num_sweeps=500)
+    yield LevelAnnealer(num_reads=1000, num_sweeps=500, start="random")
+    yield SimulatedAnnealer(num_reads=1000, num_sweeps=1000)
 
 
 @cache
