@@ -41,7 +41,7 @@ def make_table(title: str | None = None) -> Table:
 def print_whole(table: Table) -> None:
     """Print a table as wide as its contents: names are to be copied, so a narrow terminal may break its lines."""
     width = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-    console.print(table, width=max(width, console.width), crop=False)
+    Console(highlight=False, width=max(width, console.width)).print(table)
 
 
 def make_progress(*columns: ProgressColumn) -> Progress:

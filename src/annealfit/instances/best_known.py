@@ -84,8 +84,8 @@ def parse_bits(text: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def _searches(problem: QuadraticProblem, seconds: float) -> Iterator[Sampler]:
     if problem.n_parameters > MOST_PROVABLE:
-        yield LevelAnnealer(num_reads=200, num_sweeps=500)
-        yield SimulatedAnnealer(num_reads=200, num_sweeps=2000)
+        yield LevelAnnealer(num_reads=100, num_sweeps=500)
+        yield SimulatedAnnealer(num_reads=100, num_sweeps=2000)
         return
     yield LatticeSolver(time_limit=seconds)
     yield LevelAnnealer(num_reads=1000, num_sweeps=500)
