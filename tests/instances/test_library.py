@@ -95,26 +95,24 @@ def test_another_process_with_more_threads_makes_the_same():
     assert result.stdout.strip() == best_known(find_instance("digits-d18-k3-raw-late-c3")).sha256
 
 
-@pytest.mark.parametrize("name", ["digits-d18-k2-centred-late-c0", "digits-d18-k1-raw-late-c0"])
-def test_last_bits_of_the_features_do_not_matter(monkeypatch, name):
-    """Classes are equally frequent, so the first bias is a tie: without rounding, dust would decide it."""
-    instance = find_instance(name)
-    seen = generating._features(instance.features)
+@pytest.mark.parametrize("coordinates", ["raw", "centred"])
+def test_last_bits_of_the_features_do_not_matter(monkeypatch, coordinates):
+    instance = find_instance(f"digits-d18-k2-{coordinates}-late-c0")
+    seen = generating.training_features(instance.features)
     dust = 1 + 1e-15 * np.random.default_rng(5).uniform(-1, 1, seen.X.shape)
-    monkeypatch.setattr(generating, "_features", lambda features: replace(seen, X=seen.X * dust))
-    monkeypatch.setattr(generating, "_trained", generating._trained.__wrapped__)
+    monkeypatch.setattr(generating, "training_features", lambda features: replace(seen, X=seen.X * dust))
+    monkeypatch.setattr(generating, "_curvature", generating._curvature.__wrapped__)
     assert exported.digest(make_problem(instance).to_qubo()) == best_known(instance).sha256
 
 
-def test_rounding_keeps_the_problem():
-    instance = find_instance("digits-d36-k2-raw-late-c0")
-    trained = generating._trained(instance.features, instance.bits, instance.coordinates)["late"][0]
-    rounded = make_problem(instance)
-    np.testing.assert_allclose(rounded.curvature, trained.curvature, atol=2**-30 * np.abs(trained.curvature).max())
-    np.testing.assert_allclose(rounded.gradient, trained.gradient, atol=2**-30 * np.abs(trained.gradient).max())
-    assert rounded.encoding.range == pytest.approx(trained.encoding.range, rel=2**-20)
-    again = generating.round_problem(rounded)
-    assert exported.digest(again.to_qubo()) == exported.digest(rounded.to_qubo())
+@pytest.mark.parametrize("coordinates", ["raw", "centred"])
+def test_a_first_instance_is_the_trainings_first_problem(coordinates):
+    instance = find_instance(f"digits-d36-k2-{coordinates}-first-c0")
+    seen = generating.training_features(instance.features)
+    first = generating.make_classifier_of(instance).problems(seen.X, seen.y)[0]
+    made = make_problem(instance)
+    np.testing.assert_allclose(made.curvature, first.curvature, atol=2**-30 * np.abs(first.curvature).max())
+    np.testing.assert_allclose(made.gradient, first.gradient, atol=2**-30 * np.abs(first.gradient).max())
 
 
 def test_a_search_finds_what_is_on_record():

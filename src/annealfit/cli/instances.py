@@ -137,8 +137,8 @@ def write_instances(
 
 
 _OTHER_COEFFICIENTS = (
-    "its coefficients are not the published ones, bit for bit: the data set's files are others, or this machine's "
-    "arithmetic led the training elsewhere. The best known energy is that of the published answer, and not proven."
+    "its coefficients are not the published ones, bit for bit: are the data set's files the official ones? "
+    "The best known energy is that of the published answer, and not proven."
 )
 
 

@@ -1,17 +1,17 @@
 """From a name to the problem: the same coefficients, bit for bit, wherever it is made.
 
-Sums over images differ in their last bits from one machine to the next. So an instance is the training's problem with
-its numbers rounded to a grid that such differences do not reach: curvature and gradient to 2⁻³⁰ of the largest, the
-range to 2⁻²⁰. On that grid every sum that an export takes is exact, and so the same everywhere. The sampler of the
-training that leads to late problems is handed rounded ones too: what is a tie (the bias of a class that is as frequent
-as the others) is then a tie on every machine, and not decided by the last bit.
+An instance is the training's problem: the curvature, which is computed from the images, and a gradient and a range,
+which are on record (`gradients.npz`, made by tools/instance_gradients.py), so that a later version that trains
+otherwise does not change what was published. Sums over images differ in their last bits from one machine to the next,
+so all numbers are rounded to a grid that such differences do not reach: curvature and gradient to 2⁻³⁰ of the largest,
+the range to 2⁻²⁰. On that grid every sum that an export takes is exact, and so the same everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,36 +21,27 @@ from annealfit.datasets import load_dataset
 from annealfit.datasets.images import ImagePreparation
 from annealfit.datasets.local_files import data_directory, read_local
 from annealfit.encoding import Encoding
-from annealfit.experiments.sampler_study import take_problems
 from annealfit.features import RandomConvFeatures
-from annealfit.instances.catalogue import LATE, SEED, ImageFeatures, Instance
+from annealfit.instances.catalogue import SEED, ImageFeatures, Instance
 from annealfit.metric import Metric
 from annealfit.problem import QuadraticProblem
-from annealfit.problems import Problems
-from annealfit.samplers.catalogue import default_sampler
-from annealfit.samplers.protocol import Sampler, Samples
 from annealfit.threads import blas_threads
 
 COEFFICIENT_BITS, RANGE_BITS = 30, 20
+GRADIENTS_FILE = Path(__file__).with_name("gradients.npz")
 LEADING = 100  # images of each class
 
 
 def make_problem(instance: Instance) -> QuadraticProblem:
-    """The problem of an instance, made from the data set's images; trainings that are asked for in turn are shared."""
-    problems = _trained(instance.features, instance.bits, instance.coordinates)[instance.stage]
-    return round_problem(problems[instance.class_index])
-
-
-def round_problem(problem: QuadraticProblem) -> QuadraticProblem:
-    """The problem with its numbers on the grid."""
-    encoding = Encoding(problem.encoding.bits, float(round_to_grid(problem.encoding.range, RANGE_BITS)))
-    gradient = round_to_grid(problem.gradient, COEFFICIENT_BITS)
-    return QuadraticProblem(_rounded_metric(problem.metric), gradient, encoding)
+    """The problem of an instance, made from the data set's images."""
+    *gradient, update_range = _gradients()[instance.name]
+    metric = _curvature(instance.features, instance.coordinates)
+    return QuadraticProblem(metric, np.array(gradient), Encoding(instance.bits, float(update_range)))
 
 
 def class_name(instance: Instance) -> str:
     """What the class is called in its data set."""
-    return _features(instance.features).class_names[instance.class_index]
+    return training_features(instance.features).class_names[instance.class_index]
 
 
 def round_to_grid(values: ArrayLike, bits: int) -> NDArray[np.float64]:
@@ -64,23 +55,9 @@ def round_to_grid(values: ArrayLike, bits: int) -> NDArray[np.float64]:
     return np.ldexp(np.rint(np.ldexp(given, bits - exponent)), exponent - bits)
 
 
-@dataclass(frozen=True)
-class GridSampler(Sampler):
-    """Another sampler, which is handed the problems with their numbers on the grid."""
-
-    child: Sampler
-
-    def prepare(self) -> None:
-        """Prepare the other sampler."""
-        self.child.prepare()
-
-    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        """Round the problems, and let the other sampler solve them."""
-        return self.child.solve([round_problem(problem) for problem in problems], seeds)
-
-
-@lru_cache(maxsize=4)  # all classes and iterations of a training share theirs
-def _rounded_metric(metric: Metric) -> Metric:
+@lru_cache(maxsize=4)
+def rounded_metric(metric: Metric) -> Metric:
+    """The curvature on the grid; all classes and iterations of a training share theirs."""
     return Metric(round_to_grid(metric.matrix, COEFFICIENT_BITS))
 
 
@@ -94,7 +71,8 @@ class TrainingFeatures:
 
 
 @lru_cache(maxsize=1)
-def _features(features: ImageFeatures) -> TrainingFeatures:
+def training_features(features: ImageFeatures) -> TrainingFeatures:
+    """The features of the images that an instance is made from, and their labels."""
     choose_images = {"drawn": _drawn_images, "leading": _leading_images}[features.images]
     images, labels, class_names = choose_images(features)
     convolution = RandomConvFeatures(
@@ -120,12 +98,28 @@ def _leading_images(features: ImageFeatures) -> _Images:
     return images, part.labels[chosen], parts.class_names
 
 
+def make_classifier_of(instance: Instance) -> AnnealedClassifier:
+    """The classifier whose training the instance is of."""
+    return AnnealedClassifier(
+        bits=instance.bits,
+        regularization=1e-3,
+        curvature="bound",
+        coordinates=instance.coordinates,
+        random_state=SEED,
+    )
+
+
 @lru_cache(maxsize=2)
-def _trained(features: ImageFeatures, bits: int, coordinates: str) -> dict[str, Problems]:
-    """The problems of all classes at each stage of the default training."""
-    prepared = _features(features)
-    sampler = GridSampler(default_sampler())
-    classifier = AnnealedClassifier(bits=bits, coordinates=coordinates, sampler=sampler, random_state=SEED)
+def _curvature(features: ImageFeatures, coordinates: str) -> Metric:
+    """That of all classes, bits and iterations: it does not change in the course of a training."""
+    seen = training_features(features)
+    classifier = make_classifier_of(Instance(features, 1, coordinates, "first", 0))
     with blas_threads(0):
-        sets = take_problems(classifier, prepared.X, prepared.y, late=LATE)
-    return {taken.name: taken.problems for taken in sets}
+        return rounded_metric(classifier.problems(seen.X, seen.y).metrics[0])
+
+
+@cache
+def _gradients() -> dict[str, NDArray[np.float64]]:
+    """By name: the gradient (D), and the range after it."""
+    with np.load(GRADIENTS_FILE, allow_pickle=False) as archive:
+        return dict(archive)
