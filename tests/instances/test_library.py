@@ -54,7 +54,7 @@ def test_the_record_has_every_instance_and_no_other():
     assert set(_record()) == {instance.name for instance in INSTANCES}
     for instance in INSTANCES:
         known = best_known(instance)
-        assert known.energy < 0  # better than leaving the weights alone
+        assert known.energy < 0 or instance.bits == 1  # better than leaving the weights alone, which 1 bit cannot
         assert len(known.bits) == instance.n_variables
         assert set(known.bits) <= {"0", "1"}
         assert known.found_by["type"] in {"LatticeSolver", "LevelAnnealer", "SimulatedAnnealer"}
