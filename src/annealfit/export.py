@@ -3,6 +3,9 @@
 Everything here is exact: the energy of an export is the energy of the problem. Text files hold every
 coefficient with as many decimals as its binary value needs (dimod's own writer keeps six, which turns
 3e-7 into 0 and would empty a 20-bit problem of its fine bits).
+
+The text formats of other programs have no place for the energy's constant, the offset. It stands in a comment, which
+`annealfit.exported.read` reads and other readers pass over: the energies they report are lower by it (`offset_note`).
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ def to_qubo(problem: QuadraticProblem) -> tuple[NDArray[np.float64], float]:
     quadratic = np.kron(4 * problem.curvature, np.outer(weights, weights)).astype(np.float64, copy=False)
     linear = 4 * np.kron(problem.gradient - delta * row_sums, weights)
     quadratic[np.diag_indices_from(quadratic)] += linear  # b² = b
-    return quadratic, float(delta**2 * row_sums.sum() - 2 * delta * problem.gradient.sum())
+    return quadratic, file_offset(problem, "qubo")
 
 
 def to_ising(problem: QuadraticProblem) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
@@ -103,6 +106,18 @@ def write_ising(problem: QuadraticProblem, file: IO[bytes]) -> None:
     _write_triplets(file, "SPIN", fields, couplings, offset)
 
 
+def write_qubo(problem: QuadraticProblem, file: IO[bytes]) -> None:
+    """The text format of qbsolv, which many solvers read: `p qubo 0 nodes nodes couplers`, nodes, couplers."""
+    quadratic, offset = to_qubo(problem)
+    rows, columns = np.nonzero(np.triu(quadratic, 1))
+    size = len(quadratic)
+    file.write(f"c {OFFSET_MARK}{json.dumps(offset)}\np qubo 0 {size} {size} {len(rows)}\n".encode())
+    for index, bias in enumerate(quadratic.diagonal()):
+        file.write(f"{index} {index} {_exact_decimals(bias)}\n".encode())
+    for row, column, coupling in zip(rows.tolist(), columns.tolist(), 2 * quadratic[rows, columns], strict=True):
+        file.write(f"{row} {column} {_exact_decimals(coupling)}\n".encode())
+
+
 def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """NumPy archive of the factored problem (curvature, gradient, bits, range) and its dense QUBO and offset."""
     quadratic, offset = to_qubo(problem)
@@ -123,7 +138,34 @@ FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {
     "coo": write_coo,
     "ising": write_ising,
     "npz": write_npz,
+    "qubo": write_qubo,
 }
+WITHOUT_OFFSET = frozenset({"coo", "ising", "qubo"})  # formats whose usual readers leave the offset out
+OFFSET_MARK = "offset="
+
+
+def offset_note(format: str, offset: float) -> str | None:  # noqa: A002
+    """What to know of the energies that other programs report for a file; None where they are the problem's.
+
+    >>> offset_note("qubo", 0.5)
+    'energies that other programs report for a qubo file are lower by 0.5; add 0.5 to them'
+    >>> offset_note("bqm", 0.5) is None
+    True
+    """
+    if choose("format", format, FORMATS) not in WITHOUT_OFFSET or offset == 0:
+        return None
+    what = f"energies that other programs report for {'an' if format == 'ising' else 'a'} {format} file are"
+    if offset > 0:
+        return f"{what} lower by {offset!r}; add {offset!r} to them"
+    return f"{what} higher by {-offset!r}; subtract {-offset!r} from them"
+
+
+def file_offset(problem: QuadraticProblem, format: str) -> float:  # noqa: A002
+    """The offset that a file of this format states: an Ising model has another than a QUBO."""
+    if format == "ising":
+        return to_ising(problem)[2]
+    row_sums, delta = problem.metric.row_sums, problem.encoding.range
+    return float(delta**2 * row_sums.sum() - 2 * delta * problem.gradient.sum())
 
 
 def write(problem: QuadraticProblem, path: str | os.PathLike[str], *, format: str) -> Path:  # noqa: A002
@@ -153,8 +195,8 @@ def _write_triplets(
     couplings: NDArray[np.float64],
     offset: float,
 ) -> None:
-    # The vartype line is dimod's; the offset has no place in the format, so it stands in a comment.
-    file.write(f"# vartype={vartype}\n# offset={json.dumps(offset)}\n".encode())
+    # The vartype line is dimod's.
+    file.write(f"# vartype={vartype}\n# {OFFSET_MARK}{json.dumps(offset)}\n".encode())
     for index, bias in enumerate(linear):
         file.write(f"{index} {index} {_exact_decimals(bias)}\n".encode())
         for other in np.flatnonzero(couplings[index]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from annealfit.cli import compare, data, hardware, paper, training
+from annealfit.cli import compare, data, hardware, instances, paper, training
 from annealfit.cli.program import app, main
 
 __all__ = ["app", "main"]
@@ -12,3 +12,4 @@ for _command in (training.train, training.predict, training.export, paper.reprod
     app.command()(_command)
 app.command("compare-samplers")(compare.compare)
 app.add_typer(data.datasets_app, name="datasets")
+app.add_typer(instances.instances_app, name="instances")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -35,6 +36,12 @@ def plain(text: str) -> str:
 def make_table(title: str | None = None) -> Table:
     """A table without lines, its title at the left."""
     return Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+
+
+def print_whole(table: Table) -> None:
+    """Print a table as wide as its contents: names are to be copied, so a narrow terminal may break its lines."""
+    width = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+    Console(highlight=False, width=max(width, console.width)).print(table)
 
 
 def make_progress(*columns: ProgressColumn) -> Progress:

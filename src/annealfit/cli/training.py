@@ -8,7 +8,7 @@ import sys
 import warnings
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -39,7 +39,7 @@ from annealfit.cli.sampling import choose_sampler, describe_plan, sampler_notes
 from annealfit.description import describe
 from annealfit.errors import InvalidInputError, MissingDependencyError
 from annealfit.experiments import TrainingRun, run_training, store
-from annealfit.export import write
+from annealfit.export import file_offset, offset_note, write
 from annealfit.image_classifier import ImageClassifier
 
 
@@ -163,7 +163,8 @@ def export(
         Format,
         typer.Option(
             "--format",
-            help="bqm: dimod's binary file. coo, ising: text, `i j value` per line, exact. npz: NumPy arrays.",
+            help="bqm: dimod's binary file. coo, ising: dimod's text, `i j value` per line. npz: NumPy arrays. "
+            "qubo: qbsolv's text. All are exact.",
         ),
     ] = Format("bqm"),
     class_index: Annotated[int, typer.Option("--class", help="The class whose problem is written.")] = 0,
@@ -180,11 +181,14 @@ def export(
 ) -> None:
     """Write the first QUBO of a training to a file, for other people's solvers.
 
+    The text formats have no place for the energy's constant: it stands in a comment, and is told here. Problems with a
+    name, a digest and a best known energy are in `annealfit instances`.
+
     [bold]Examples[/]
 
       annealfit export digits --format bqm -o digits.bqm
 
-      annealfit export digits --format coo --bits 5 --class 7 -o seven.coo
+      annealfit export digits --format qubo --bits 5 --class 7 -o seven.qubo
     """
     prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
     data = prepared.dataset
@@ -194,13 +198,18 @@ def export(
     problem = problems[min(class_index, len(problems) - 1)]  # two classes share one
     write(problem, out, format=file_format)
     name = data.class_names[class_index] if len(problems) > 1 else " or ".join(data.class_names)
-    told: dict[str, str | int] = {"file": str(out), "dataset": dataset, "class": name}
+    offset = file_offset(problem, file_format)
+    note = offset_note(file_format, offset)
+    told: dict[str, Any] = {"file": str(out), "dataset": dataset, "class": name}
     told |= {"variables": problem.n_variables, "couplings": problem.n_couplings, "bytes": out.stat().st_size}
+    told |= {"offset": offset, "note": note}
     if as_json:
         typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
     text = "{file}: class {class} of {dataset}, {variables} variables, {couplings:,} couplings, {bytes:,} bytes"
     console.print(plain(text.format(**told)), soft_wrap=True)
+    if note is not None:
+        console.print(plain(f"Note: {note}."), soft_wrap=True)
 
 
 def _check_resumable(out: Path | None, resume: bool) -> None:

@@ -17,7 +17,7 @@ from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError, check_number
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems, alike
-from annealfit.samplers.native.lanes import Stop
+from annealfit.samplers.native.chains import Stop
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 from annealfit.threads import processors
 

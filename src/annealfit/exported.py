@@ -1,0 +1,113 @@
+"""Exports read back: the dense QUBO and its offset, from a file of any format, and the digest that tells two apart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.errors import FileFormatError, require
+from annealfit.export import OFFSET_MARK
+
+Dense = tuple[NDArray[np.float64], float]  # Q, symmetric with linear terms on its diagonal, and the offset
+
+
+def read(path: str | os.PathLike[str]) -> Dense:
+    """`(Q, offset)` of a file that `export.write` wrote, whatever its format: `E(b) = bᵀQb + offset`.
+
+    The format is told by the file's content. Files of other programs are read too; without a comment that says
+    otherwise their offset is 0.
+    """
+    content = Path(path).read_bytes()
+    try:
+        if content.startswith(b"PK"):
+            with np.load(path, allow_pickle=False) as archive:
+                return archive["qubo"], float(archive["offset"])
+        if content.startswith(b"DIMODBQM"):
+            return _read_bqm(path)
+        return _read_text(content.decode())
+    except (KeyError, ValueError, IndexError, EOFError) as error:
+        raise FileFormatError(
+            f"{os.fspath(path)} is not a problem in one of the formats bqm, coo, ising, npz or qubo ({error}); "
+            "export it again"
+        ) from error
+
+
+def digest(dense: Dense) -> str:
+    """SHA-256 of the coefficients: the same for the same problem, whatever the format it was read from.
+
+    Of the upper triangle of `bᵀQb + offset` row by row (the linear term, then the couplings to later variables, each
+    `Q_ij + Q_ji`) and the offset, as little-endian 64-bit floats.
+
+    >>> digest((np.array([[1.0, 0.5], [0.5, -1.0]]), 0.25))[:12]
+    '6f6bbdc5e224'
+    """
+    quadratic, offset = dense
+    upper = np.triu(quadratic) + np.triu(quadratic.T, 1)
+    told = np.append(upper[np.triu_indices(len(upper))], offset) + 0.0  # there is only one zero
+    return hashlib.sha256(told.astype("<f8").tobytes()).hexdigest()
+
+
+def _read_bqm(path: str | os.PathLike[str]) -> Dense:
+    dimod = require("dimod", extra="dwave", purpose="reading a bqm file")
+    with Path(path).open("rb") as file:
+        bqm = dimod.BinaryQuadraticModel.from_file(file)
+    bqm.change_vartype("BINARY", inplace=True)
+    vectors = bqm.to_numpy_vectors(variable_order=sorted(bqm.variables))
+    return _dense(vectors.linear_biases, *vectors.quadratic), float(bqm.offset)
+
+
+def _read_text(text: str) -> Dense:
+    """The format of qbsolv, or dimod's COO: the lines are the same; comments start with `c` or `#`."""
+    comments, numbers, size, n_couplers = [], [], 0, None
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line[0] in "c#":
+            comments.append(line[1:].strip())
+        elif line[0] == "p":
+            _, _, _, max_nodes, _, stated = line.split()
+            size, n_couplers = int(max_nodes), int(stated)
+        else:
+            row, column, value = line.split()
+            numbers.append((int(row), int(column), float(value)))
+    if not numbers:
+        raise ValueError("it has no coefficients")
+    rows, columns = np.array([pair[:2] for pair in numbers], dtype=np.intp).T
+    values = np.array([triplet[2] for triplet in numbers])
+    on_diagonal = rows == columns
+    if n_couplers is not None and n_couplers != np.count_nonzero(~on_diagonal):
+        raise ValueError(f"it has {np.count_nonzero(~on_diagonal)} couplers and states {n_couplers}")
+    linear = np.zeros(max(size, int(max(rows.max(), columns.max())) + 1))
+    linear[rows[on_diagonal]] = values[on_diagonal]
+    couplings = rows[~on_diagonal], columns[~on_diagonal], values[~on_diagonal]
+    offset = sum(float(json.loads(c.removeprefix(OFFSET_MARK))) for c in comments if c.startswith(OFFSET_MARK))
+    if "vartype=SPIN" in comments:
+        linear, couplings, offset = _of_spins(linear, *couplings, offset)
+    return _dense(linear, *couplings), offset
+
+
+def _of_spins(
+    fields: NDArray[np.float64],
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    values: NDArray[np.float64],
+    offset: float,
+) -> tuple[NDArray[np.float64], tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]], float]:
+    """The same energies over bits, `s = 2b − 1`."""
+    linear = 2 * fields
+    np.subtract.at(linear, rows, 2 * values)
+    np.subtract.at(linear, columns, 2 * values)
+    return linear, (rows, columns, 4 * values), float(offset - fields.sum() + values.sum())
+
+
+def _dense(
+    linear: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    quadratic = np.zeros((len(linear), len(linear)))
+    np.add.at(quadratic, (rows, columns), values / 2)
+    quadratic += quadratic.T
+    quadratic[np.diag_indices_from(quadratic)] = linear
+    return quadratic

@@ -1,0 +1,112 @@
+"""Other solvers' answers: read from three kinds of files, scored, and refused with the place of the mistake."""
+
+import json
+
+import numpy as np
+import pytest
+
+from annealfit.errors import AnnealfitError
+from annealfit.instances import best_known, find_instance, make_problem, read_answers, score_answers
+from annealfit.instances import checking as checking_module
+
+NAME = "digits-d18-k1-centred-first-c0"
+OTHER = "digits-d18-k1-raw-first-c0"
+BEST = best_known(find_instance(NAME)).bits
+WORSE = "0" * 19
+
+
+def write(tmp_path, name, content):
+    path = tmp_path / name
+    if name.endswith(".npz"):
+        np.savez(path, **content)
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def as_array(*texts):
+    return np.array([list(map(int, text)) for text in texts])
+
+
+SAME = {
+    "words.csv": f"instance,bits\n# a remark\n{NAME},{BEST}\n\n{NAME}, {WORSE}\n{OTHER},{WORSE}\n",
+    "columns.csv": "\n".join(
+        f"{name},{','.join(bits)}" for name, bits in ((NAME, BEST), (NAME, WORSE), (OTHER, WORSE))
+    ),
+    "list.json": [
+        {"instance": NAME, "bits": BEST},
+        {"instance": OTHER, "bits": WORSE},
+        {"instance": NAME, "bits": list(map(int, WORSE))},
+    ],
+    "object.json": {NAME: [BEST, WORSE], OTHER: [[0] * 19]},
+    "arrays.npz": {NAME: as_array(BEST, WORSE), OTHER: np.zeros(19, dtype=bool)},
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_reads_in_every_kind_of_file(tmp_path, name):
+    first, second = read_answers(write(tmp_path, name, SAME[name]))
+    assert (first.instance.name, second.instance.name) == (NAME, OTHER)
+    assert np.array_equal(first.bits, as_array(BEST, WORSE))
+    assert np.array_equal(second.bits, as_array(WORSE))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", f"instance,bits\n{NAME},{BEST}\n{NAME},{BEST}0\n", "line 3: 20 bits; .* has 19 variables"),
+        ("a.csv", f"{NAME},{'2' + BEST[1:]}\n", "line 1: variable 0 is '2'; bits are 0 or 1"),
+        ("a.csv", f"{NAME},{BEST}\n\ndigits-d18-k1-centred-first,{BEST}\n", f"line 3: .*did you mean {NAME}"),
+        ("a.csv", f"{NAME}\n", "line 1: 0 bits"),
+        ("a.csv", "instance,bits\n", "has no samples"),
+        ("a.txt", "", "none of .csv, .json, .npz"),
+        ("a.json", [{"instance": NAME, "bits": [-1] + [1] * 18}], r"entry 1: variable 0 is -1.*\(1 \+ spin\) / 2"),
+        ("a.json", [{"instance": NAME, "bits": BEST}, {"instance": NAME}], "entry 2: expected"),
+        ("a.json", {NAME: [BEST, [0.5] * 19]}, "read 2: variable 0 is 0.5"),
+        ("a.json", {NAME: BEST}, "expected a list of reads"),
+        ("a.json", "{", "is not JSON"),
+        ("a.json", "3", "no list of samples"),
+        ("a.npz", {NAME: np.zeros((2, 18))}, "read 1: 18 bits"),
+        ("a.npz", {NAME: np.full((2, 19), np.nan)}, "variable 0 is nan"),
+        ("a.npz", {"cats": np.zeros((2, 18))}, "there is no instance 'cats'"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(tmp_path, name, content, message):
+    with pytest.raises(AnnealfitError, match=message):
+        read_answers(write(tmp_path, name, content))
+
+
+def test_no_npz(tmp_path):
+    (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 no zip")
+    with pytest.raises(AnnealfitError, match="not an npz file"):
+        read_answers(tmp_path / "a.npz")
+
+
+def score(tmp_path, *reads):
+    (answers,) = read_answers(write(tmp_path, "a.csv", "".join(f"{NAME},{bits}\n" for bits in reads)))
+    return score_answers(answers)
+
+
+def test_scores(tmp_path):
+    problem = make_problem(find_instance(NAME))
+    found = score(tmp_path, WORSE, BEST, BEST, WORSE)
+    assert found.energies.tolist() == problem.energy(as_array(WORSE, BEST, BEST, WORSE)).tolist()
+    assert (found.verdict, found.success, found.best_bits) == ("optimal", 0.5, BEST)
+    assert abs(found.residual) < 1e-12
+    worse = score(tmp_path, WORSE)
+    assert (worse.verdict, worse.success) == ("above", 0.0)
+    assert worse.residual == pytest.approx(
+        (problem.energy(as_array(WORSE)[0]) - found.best_energy) / -found.best_energy
+    )
+
+
+@pytest.mark.parametrize(
+    ("proven", "verdict"), [(False, "new best"), (True, "below a proven optimum: please report it")]
+)
+def test_a_record_beaten(tmp_path, monkeypatch, proven, verdict):
+    known = best_known(find_instance(NAME))
+    old = type(known)(known.energy / 2, proven, known.found_by, known.bits, known.sha256, known.couplings)
+    monkeypatch.setattr(checking_module, "best_known_for", lambda *_: old)
+    found = score(tmp_path, BEST)
+    assert (found.verdict, found.success) == (verdict, 1.0)
+    assert found.residual == pytest.approx(-1)
