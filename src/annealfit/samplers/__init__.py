@@ -13,6 +13,7 @@ from annealfit.samplers.adapters.dimod_adapter import DimodSampler
 from annealfit.samplers.dwave.qpu import QPUSampler
 from annealfit.samplers.native.annealer import SimulatedAnnealer
 from annealfit.samplers.native.exact import ExactSolver
+from annealfit.samplers.native.lattice import LatticeProgress, LatticeSolver
 from annealfit.samplers.native.level_annealer import LevelAnnealer
 from annealfit.samplers.native.rounded import RoundedSampler
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
@@ -26,6 +27,8 @@ __all__ = [
     "DenseAnnealingSampler",
     "DimodSampler",
     "ExactSolver",
+    "LatticeProgress",
+    "LatticeSolver",
     "LevelAnnealer",
     "MockQPU",
     "QPUSampler",

@@ -14,6 +14,7 @@ from annealfit.samplers.adapters.dimod_adapter import DimodSampler
 from annealfit.samplers.dwave.qpu import QPUSampler
 from annealfit.samplers.native.annealer import SimulatedAnnealer
 from annealfit.samplers.native.exact import ExactSolver
+from annealfit.samplers.native.lattice import LatticeSolver
 from annealfit.samplers.native.level_annealer import LevelAnnealer
 from annealfit.samplers.native.rounded import RoundedSampler
 from annealfit.samplers.protocol import Sampler
@@ -62,6 +63,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "levels": lambda seed, **settings: LevelAnnealer(**settings),
     "native": lambda seed, **settings: SimulatedAnnealer(**settings),
     "rounded": lambda seed, **settings: RoundedSampler(**settings),
+    "lattice": lambda seed, **settings: LatticeSolver(**settings),
     "dwave-sa": _of_dwave("SimulatedAnnealingSampler", num_sweeps=100),
     "tabu": _of_dwave("TabuSampler", timeout=20),
     "steepest-descent": _of_dwave("SteepestDescentSampler"),
@@ -185,6 +187,7 @@ _RESTORED: dict[str, Callable[[dict[str, Any]], Sampler]] = {
     "LevelAnnealer": lambda settings: LevelAnnealer(**settings),
     "RoundedSampler": lambda settings: RoundedSampler(**settings),
     "ExactSolver": lambda settings: ExactSolver(**settings),
+    "LatticeSolver": lambda settings: LatticeSolver(**settings),
     "BlockSampler": lambda settings: BlockSampler(**{**settings, "child": restore_sampler(settings["child"])}),
     "DimodSampler": _restore_dimod,
     "QPUSampler": _restore_qpu,

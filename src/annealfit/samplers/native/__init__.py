@@ -1,1 +1,5 @@
-"""Samplers of our own: two annealers (`annealer` → `lanes` → `_kernel`, `level_annealer` → `_levels`), exact ones."""
+"""Samplers of our own.
+
+Two annealers (`annealer` → `lanes` → `_kernel`, `level_annealer` → `_levels`), the proven optimum (`lattice` →
+`branching` → `_lattice`), brute force, and rounding.
+"""

@@ -27,6 +27,11 @@ class SolveInfo(TypedDict, total=False):
     num_sweeps: int  # done, which is fewer than asked where the anneal ended early
     beta_range: tuple[float, float]  # inverse temperatures of the first and the last sweep, in units of energy
     beta_schedule_type: str
+    # a search for the proven optimum
+    proven: bool  # whether no bits have a lower energy than the answer
+    gap: float  # by how much the answer can be above the optimum at most; 0 if it is proven
+    lower_bound: float
+    nodes: int  # how many times the search set a parameter to a level
     # what the coefficients were divided by before they went to a dimod sampler or a device
     coefficient_scale: float
     # a device

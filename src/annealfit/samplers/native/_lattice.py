@@ -1,0 +1,259 @@
+"""Depth-first search for the lowest energy over a box of levels, compiled by numba.
+
+A parameter is an odd whole number z_j in {-edge, ..., -1, 1, ..., edge}: its update in units of the resolution, with
+edge = 2**K - 1. In these units the energy is
+
+    E(z) = z'Az + 2b'z = |R(z - c)|**2 - offset,        A = R'R with R upper triangular, c = -inv(A) b.
+
+Parameters are decided from the last to the first, each from the level nearest to its centre outwards (the order of
+Schnorr and Euchner). Two bounds prune:
+
+*   The ball bound. Row k of R(z - c) depends on z_k, ..., z_{n-1} only, so what the decided rows add up to stays,
+    whatever the free parameters become. It costs next to nothing and knows neither the box nor the levels.
+*   The level bound. For any x, and any D = diag(d) with d >= 0 and A - D positive semidefinite,
+
+        z'Az + 2h'z  >=  -x'(A - D)x + sum_j min over levels t of (d_j t**2 + 2 s_j t),        s = (A - D)x + h,
+
+    since a convex function lies above its tangents. With d = 0 it is the certificate of `annealfit.bounds`, which
+    knows the box; the larger d, the more it knows of the levels, too. Its maximum over x is the minimum over the box
+    of the energy with d_j z_j**2 replaced by its linear interpolation between levels, which a few sweeps of
+    coordinate descent, started where the parent's ended, come near to. It is what keeps trees small.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+BEST, POSITION, NODES = 0, 1, 2
+"""Where `Stack.counters` keeps the best energy, the parameter to be decided next, and the nodes so far."""
+
+SWEEPS = 3
+"""Sweeps for one level bound: more prune little more, fewer prune less."""
+
+
+class Lattice(NamedTuple):
+    """One problem, its parameters in the order of the search; nothing here changes."""
+
+    matrix: NDArray[np.float64]  # A, (n, n)
+    gradient: NDArray[np.float64]  # b, (n,)
+    lifts: NDArray[np.float64]  # (n + 1, n): row i has the d of the level bound over the first i parameters
+    weights: NDArray[np.float64]  # R_kk squared, (n,)
+    pulls: NDArray[np.float64]  # (n, n): R_kj / R_kk in row j, by how much z_j moves the centre of z_k
+    edge: float
+    offset: float
+    tolerance: float  # energies that differ by less are the same
+    ball_error: float  # how far rounding, and a ridge, may have raised a ball bound
+    level_error: float  # the same of a level bound
+
+
+class Stack(NamedTuple):
+    """The path from the root to where the search is. Row i belongs to the node at which parameter i is decided."""
+
+    counters: NDArray[np.float64]
+    best: NDArray[np.float64]  # the best levels so far, (n,)
+    levels: NDArray[np.float64]  # the levels decided, from the position on, (n,)
+    below: NDArray[np.float64]  # the next level to try below the centre, (n,)
+    above: NDArray[np.float64]  # and above it
+    distances: NDArray[np.float64]  # what the decided rows add up to, (n,)
+    floors: NDArray[np.float64]  # the highest level bound of the node and those above it, (n,)
+    decided: NDArray[np.float64]  # the energy of the decided parameters by themselves, (n,)
+    centres: NDArray[np.float64]  # of the free parameters, (n, n)
+    fields: NDArray[np.float64]  # h of the free parameters, (n, n)
+    relaxed: NDArray[np.float64]  # x of the free parameters, (n, n)
+    residuals: NDArray[np.float64]  # scratch, (n,)
+
+
+@njit(nogil=True, cache=True)
+def advance(lattice, stack, max_nodes):
+    """Search on for so many nodes; true if nothing is left to search. Overwrites the stack."""
+    size, i, nodes = len(stack.levels), int(stack.counters[POSITION]), 0
+    while i < size and nodes < max_nodes:
+        level, distance = next_level(lattice, stack, i)
+        if distance - lattice.offset - lattice.ball_error >= stack.counters[BEST] - lattice.tolerance:
+            i += 1  # and all levels further out are worse
+            continue
+        nodes += 1
+        if i == 0:
+            _take_leaf(lattice, stack)
+            i += 1
+            continue
+        if level == stack.below[i]:
+            stack.below[i] -= 2.0
+        else:
+            stack.above[i] += 2.0
+        _decide(lattice, stack, i, level)
+        if stack.floors[i - 1] < stack.counters[BEST] - lattice.tolerance:
+            i -= 1
+            stack.distances[i] = distance
+            open_levels(lattice, stack, i)
+    stack.counters[POSITION] = i
+    stack.counters[NODES] += nodes
+    return i == size
+
+
+@njit(nogil=True, cache=True)
+def open_levels(lattice, stack, i):
+    """Begin with the levels next to the centre of parameter i."""
+    level = nearest_level(stack.centres[i, i], lattice.edge)
+    stack.below[i] = level
+    stack.above[i] = level + 2.0
+
+
+@njit(nogil=True, cache=True)
+def next_level(lattice, stack, i):
+    """The level of parameter i to try next and its distance, which is infinite if none is left."""
+    centre, low, high = stack.centres[i, i], stack.below[i], stack.above[i]
+    level = low if high > lattice.edge or (low >= -lattice.edge and centre - low < high - centre) else high
+    if level < -lattice.edge:
+        return level, np.inf
+    return level, stack.distances[i] + lattice.weights[i] * (level - centre) ** 2
+
+
+@njit(nogil=True, cache=True)
+def _decide(lattice, stack, i, level):
+    """Set parameter i > 0 to a level: the row of the node below it, and its floor."""
+    stack.levels[i] = level
+    stack.decided[i - 1] = stack.decided[i] + level * (2.0 * stack.fields[i, i] + lattice.matrix[i, i] * level)
+    for k in range(i):
+        stack.fields[i - 1, k] = stack.fields[i, k] + lattice.matrix[i, k] * level
+        stack.centres[i - 1, k] = stack.centres[i, k] - lattice.pulls[i, k] * level
+        stack.relaxed[i - 1, k] = stack.relaxed[i, k]
+    paid = stack.decided[i - 1] - lattice.level_error
+    enough = stack.counters[BEST] - lattice.tolerance - paid
+    bound = raise_bound(lattice, i, stack.fields[i - 1], stack.relaxed[i - 1], stack.residuals, enough)
+    stack.floors[i - 1] = max(stack.floors[i], paid + bound)
+
+
+@njit(nogil=True, cache=True)
+def _take_leaf(lattice, stack):
+    """Set the last free parameter to its best level, and keep all levels if they are the best so far."""
+    field, stiffness = stack.fields[0, 0], lattice.matrix[0, 0]
+    level = _interpolated_minimum(0.0, field, stiffness, lattice.edge)
+    stack.levels[0] = level
+    energy = stack.decided[0] + level * (2.0 * field + stiffness * level)
+    if energy < stack.counters[BEST]:
+        stack.counters[BEST] = energy
+        stack.best[:] = stack.levels
+
+
+@njit(nogil=True, cache=True)
+def raise_bound(lattice, size, field, x, residuals, enough):
+    """The level bound of z'Az + 2h'z over the first `size` parameters, by a few sweeps or until it is enough.
+
+    Overwrites x, where the descent starts and then where it ended, and the residuals, s = (A - D)x + h.
+    """
+    matrix, lift, edge = lattice.matrix, lattice.lifts[size], lattice.edge
+    for i in range(size):
+        residuals[i] = field[i] - lift[i] * x[i]
+        for j in range(size):
+            residuals[i] += matrix[i, j] * x[j]
+    best = -np.inf
+    for _ in range(SWEEPS):
+        for j in range(size):
+            stiffness = matrix[j, j] - lift[j]
+            change = _interpolated_minimum(stiffness, residuals[j] - stiffness * x[j], lift[j], edge) - x[j]
+            if change != 0.0:
+                x[j] += change
+                for i in range(size):
+                    residuals[i] += matrix[j, i] * change
+                residuals[j] -= lift[j] * change
+        bound = 0.0
+        for j in range(size):
+            level = _interpolated_minimum(0.0, residuals[j], lift[j], edge)
+            bound += level * (lift[j] * level + 2.0 * residuals[j]) - x[j] * (residuals[j] - field[j])
+        best = max(best, bound)
+        if best >= enough:
+            break
+    return best
+
+
+@njit(nogil=True, cache=True)
+def _interpolated_minimum(stiffness, slope, lift, edge):
+    """Where stiffness x**2 + 2 slope x + lift p(x) is least in the box; p(x) is x**2 interpolated between levels."""
+    total = stiffness + lift
+    if total <= 0.0:
+        return -edge if slope > 0.0 else edge
+    target = -slope / total
+    level = nearest_level(target, edge)
+    away = target - level
+    if total * abs(away) <= lift or abs(target) >= edge or stiffness <= 0.0:
+        return level
+    middle = level + 1.0 if away > 0.0 else level - 1.0
+    return min(max(-(slope + lift * middle) / stiffness, middle - 1.0), middle + 1.0)
+
+
+@njit(nogil=True, cache=True)
+def nearest_level(value, edge):
+    """The odd whole number in [-edge, edge] nearest to a value."""
+    return min(max(2.0 * np.floor(value / 2.0) + 1.0, -edge), edge)
+
+
+@njit(nogil=True, cache=True)
+def descend_levels(matrix, gradient, levels, edge):
+    """Move one parameter at a time to its best level while the energy falls. Overwrites the levels."""
+    size = len(levels)
+    fields = gradient + matrix @ levels
+    improved = True
+    while improved:
+        improved = False
+        for j in range(size):
+            slope = fields[j] - matrix[j, j] * levels[j]
+            change = _interpolated_minimum(0.0, slope, matrix[j, j], edge) - levels[j]
+            gain = -change * (2.0 * fields[j] + matrix[j, j] * change)
+            if gain > 1e-12 * abs(change * fields[j]):  # by more than rounding: or it might never end
+                levels[j] += change
+                fields += matrix[j] * change
+                improved = True
+
+
+@njit(nogil=True, cache=True)
+def largest_diagonals(matrix, ridge, sweeps):
+    """For every i a d >= 0 with a large sum and A - diag(d) positive semidefinite, A being the first i rows: (n+1, n).
+
+    Coordinate ascent on sum(d) + mu log det(A + ridge - diag(d)), with mu falling. The best d_j for given others is
+    where 1 / M_jj = mu, M being the inverse, which a change of one d_j changes by a matrix of rank one.
+    """
+    size = len(matrix)
+    lifts = np.zeros((size + 1, size))
+    for count in range(1, size + 1):
+        part = matrix[:count, :count] + ridge * np.eye(count)
+        if not is_positive(part):
+            continue
+        inverse = np.linalg.inv(part)
+        lift = lifts[count, :count]
+        mu = 0.0
+        for j in range(count):
+            mu = max(mu, 0.5 / inverse[j, j])
+        for _ in range(sweeps):
+            for j in range(count):
+                change = max(1.0 / inverse[j, j] - mu, -lift[j])
+                lift[j] += change
+                column = inverse[j].copy()
+                factor = change / (1.0 - change * column[j])
+                for k in range(count):
+                    inverse[k] += (factor * column[k]) * column
+            mu *= 0.7
+        for _ in range(20):  # the inverse of a nearly singular matrix drifts
+            if is_positive(part - np.diag(lift)):
+                break
+            lift *= 0.5
+        else:
+            lift[:] = 0.0
+    return lifts
+
+
+@njit(nogil=True, cache=True)
+def is_positive(matrix):
+    """Whether a symmetric matrix is positive definite: whether it has a Cholesky factor."""
+    size = len(matrix)
+    lower = np.zeros_like(matrix)
+    for j in range(size):
+        pivot = matrix[j, j] - np.dot(lower[j, :j], lower[j, :j])
+        if not pivot > 0.0:
+            return False
+        lower[j, j] = np.sqrt(pivot)
+        for i in range(j + 1, size):
+            lower[i, j] = (matrix[i, j] - np.dot(lower[i, :j], lower[j, :j])) / lower[j, j]
+    return True
