@@ -68,7 +68,8 @@ def _print_notes(found: Comparison) -> None:
     console.print(
         "Success: share of the reads that are the optimum. To solution: the time of a problem until one is, with "
         f"{CONFIDENCE:.0%} confidence, median. From–to: {INTERVAL:.0%} confidence intervals. Residual: mean of "
-        "(E − E*)/|E*| over reads. Solved: problems of which some read is the optimum. A device's time is its access time."
+        "(E − E*)/|E*| over reads. Solved: problems of which some read is the optimum. The time of a device is its "
+        "access time."
     )
     if not all(taken.truth.is_proven for taken in found.problem_sets):
         console.print(

@@ -22,7 +22,7 @@ Styles = dict[str, dict[str, str]]  # of a sampler: colour and marker
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 _MARKERS = "osD^vPX*"
 _TEXT = {"fontsize": 8, "color": "#333333"}
-_SMALLEST_SHARE = 1e-6  # the bound is known no better than that, and a logarithmic axis has no zero
+_SMALLEST_SHARE = 1e-6  # a logarithmic axis has no zero
 _LEADER = {"arrowstyle": "-", "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
 Place = tuple[float, float, str, str]
 # Where a label may stand around its marker, in points, and which part of it stands there: near before far.
@@ -35,7 +35,7 @@ _PLACES: tuple[Place, ...] = tuple(
 
 
 def draw_comparison(comparison: Comparison) -> Any:
-    """A row of panels per coordinates and bits: energy above the bound against time per problem set, and training."""
+    """A row of panels per coordinates and bits: energy above the lowest against time per problem set, and training."""
     variants = dict.fromkeys(taken.variant for taken in comparison.problem_sets)
     sets = {variant: [taken for taken in comparison.problem_sets if taken.variant == variant] for variant in variants}
     trained = bool(comparison.training)
@@ -116,12 +116,12 @@ def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles
     """A marker per sampler, and a hollow one at a QPU's own time; returns the labels, which have no place yet."""
     ticker = require("matplotlib.ticker", extra="plot", purpose=_PURPOSE)
     axes.set(
-        xscale="log", yscale="log", xlabel="Time of a solve, ms (median)", ylabel="Energy above the bound, % of it"
+        xscale="log", yscale="log", xlabel="Time of a solve, ms (median)", ylabel="Energy of a read above the lowest, %"
     )
     axes.set_title(title_of(taken))
     labels = []
     for row in rows:
-        energy = 100 * max(row.gap_share, _SMALLEST_SHARE)
+        energy = 100 * max(row.residual, _SMALLEST_SHARE)
         places = {row.sampler: 1e3 * row.median_seconds}
         if row.access_seconds is not None:
             places["QPU time"] = 1e3 * row.access_seconds
