@@ -90,6 +90,8 @@ def hardware(
     for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
         print_wide(embedding_table(list(rows_of_chip), capacities))
     for rows_of_ranges in _by_ranges(devices, rows):
+        chips = ", ".join(dict.fromkeys(row.chip for row in rows_of_ranges))
+        console.print(plain(f"Couplings of digits' problems, scaled to the ranges of {chips}"), soft_wrap=True)
         print_wide(coefficient_table(rows_of_ranges))
     for line in [*_answers(capacities, rows), *_notes(devices, rows, workloads[0], plot)]:
         console.print(plain(line), soft_wrap=True)

@@ -38,11 +38,9 @@ def embedding_table(rows: Sequence[Feasibility], capacities: Sequence[Capacity])
 
 def coefficient_table(rows: Sequence[Feasibility]) -> Table:
     """What the device's ranges and error make of the coefficients, the coordinates one below the other."""
-    chips = ", ".join(dict.fromkeys(row.chip for row in rows))
-    table = make_table(f"Couplings of digits' problems, scaled to the ranges of {plain(chips)}")
     once = {(row.features, row.bits): row for row in rows}.values()
     return _filled(
-        table,
+        make_table(),
         [
             {"features": str(row.features), "bits": str(row.bits), "coordinates": name, **_resolution_cells(resolution)}
             for row in once
