@@ -52,7 +52,7 @@ def finished(tmp_path_factory):
 
 def test_the_tables_name_every_sampler_once_and_the_optimum(finished):
     _, result = finished
-    lines = result.stdout.splitlines()
+    lines = result.stdout.partition("Success: ")[0].splitlines()  # the tables, without what is said of them
     for name in compare.UNASKED:
         assert sum(line.startswith(f"{name} ") for line in lines) == 6  # first, late, training; raw and centred
     assert sum(line.startswith("logistic optimum") for line in lines) == 2
@@ -145,7 +145,7 @@ def test_a_comparison_is_not_overwritten(finished):
 
 
 def test_json_is_the_same_document_and_energies_repeat(tmp_path):
-    chosen = ["--samplers", "levels,rounded,dwave-sa,steepest-descent"]
+    chosen = ["--samplers", "levels,rounded,dwave-sa", *RAW]
     printed = json.loads(run("--json", *chosen, "-o", tmp_path).stdout)
     assert printed == json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
     again = json.loads(run("--json", *chosen).stdout)
@@ -236,7 +236,7 @@ def test_a_qpu_takes_part_only_with_a_budget():
 def test_an_unknown_sampler_is_an_error_before_any_work(names, monkeypatch):
     monkeypatch.setitem(SAMPLERS, "qpu", lambda seed: pytest.fail("a connection was made"))
     with pytest.raises(
-        InvalidInputError, match=r"sampler is .*; choose one of 'dwave-sa', 'lattice', 'levels', 'mock-qpu'"
+        InvalidInputError, match=r"sampler is .*; choose one of 'dwave-sa', 'lattice', 'levels'"
     ):
         run("--samplers", names)
 
