@@ -209,51 +209,22 @@ def descend_levels(matrix, gradient, levels, edge):
 
 
 @njit(nogil=True, cache=True)
-def largest_diagonals(matrix, ridge, sweeps):
-    """For every i a d >= 0 with a large sum and A - diag(d) positive semidefinite, A being the first i rows: (n+1, n).
+def raise_diagonal(inverse, diagonal, mu):
+    """Set each d_j in turn to what maximises sum(d) + mu log det(A - diag(d)), d >= 0; overwrites d and the inverse.
 
-    Coordinate ascent on sum(d) + mu log det(A + ridge - diag(d)), with mu falling. The best d_j for given others is
-    where 1 / M_jj = mu, M being the inverse, which a change of one d_j changes by a matrix of rank one.
+    The best d_j is where 1 / M_jj = mu, M being the inverse of A - diag(d), which a change of d_j changes by a matrix
+    of rank one.
     """
-    size = len(matrix)
-    lifts = np.zeros((size + 1, size))
-    for count in range(1, size + 1):
-        part = matrix[:count, :count] + ridge * np.eye(count)
-        if not is_positive(part):
-            continue
-        inverse = np.linalg.inv(part)
-        lift = lifts[count, :count]
-        mu = 0.0
-        for j in range(count):
-            mu = max(mu, 0.5 / inverse[j, j])
-        for _ in range(sweeps):
-            for j in range(count):
-                change = max(1.0 / inverse[j, j] - mu, -lift[j])
-                lift[j] += change
-                column = inverse[j].copy()
-                factor = change / (1.0 - change * column[j])
-                for k in range(count):
-                    inverse[k] += (factor * column[k]) * column
-            mu *= 0.7
-        for _ in range(20):  # the inverse of a nearly singular matrix drifts
-            if is_positive(part - np.diag(lift)):
-                break
-            lift *= 0.5
-        else:
-            lift[:] = 0.0
-    return lifts
-
-
-@njit(nogil=True, cache=True)
-def is_positive(matrix):
-    """Whether a symmetric matrix is positive definite: whether it has a Cholesky factor."""
-    size = len(matrix)
-    lower = np.zeros_like(matrix)
+    size = len(diagonal)
     for j in range(size):
-        pivot = matrix[j, j] - np.dot(lower[j, :j], lower[j, :j])
-        if not pivot > 0.0:
-            return False
-        lower[j, j] = np.sqrt(pivot)
-        for i in range(j + 1, size):
-            lower[i, j] = (matrix[i, j] - np.dot(lower[i, :j], lower[j, :j])) / lower[j, j]
-    return True
+        if not inverse[j, j] > 0.0:
+            continue  # by rounding, where A is nearly singular
+        room = 1.0 / inverse[j, j]
+        change = max(min(room - mu, room * (1.0 - 1e-12)), -diagonal[j])
+        diagonal[j] += change
+        column = inverse[j].copy()
+        factor = change / (1.0 - change * column[j])
+        for k in range(size):
+            multiple = factor * column[k]
+            for m in range(size):
+                inverse[k, m] += multiple * column[m]

@@ -23,7 +23,7 @@ from annealfit.samplers.native import _lattice
 
 _EPSILON = float(np.finfo(float).eps)
 _ROUNDING = 32 * _EPSILON  # of the scale, for each of n + 8 terms
-_LIFT_SWEEPS = 20  # the sum of the diagonals is then within a percent of the largest there is
+_FIRST_SWEEPS, _OTHER_SWEEPS, _MU_FACTOR = 12, 4, 0.5  # for all parameters, for each part; how mu falls
 _ROOT_ROUNDS = 30  # of a few sweeps each, for the bound that all others start from
 
 
@@ -55,7 +55,7 @@ class Branching:
         slack = (len(matrix) + 2) * _EPSILON * float(np.trace(matrix))
         shortfall = max(0.0, -float(np.linalg.eigvalsh(matrix)[0]))
         factor, ridge = _factor(matrix, slack or 1.0)
-        lifts = _lattice.largest_diagonals(matrix, slack + shortfall, _LIFT_SWEEPS)
+        lifts = _largest_diagonals(matrix, slack + shortfall)
         return cls(order, matrix, factor, ridge, slack, shortfall, lifts)
 
 
@@ -81,6 +81,48 @@ def _factor(matrix: NDArray[np.float64], smallest: float) -> tuple[NDArray[np.fl
             return np.asarray(np.linalg.cholesky(matrix + ridge * np.eye(len(matrix))).T, dtype=float), ridge
         except np.linalg.LinAlgError:
             ridge = max(10 * ridge, smallest)
+
+
+def _largest_diagonals(matrix: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+    """For every i a diagonal d ≥ 0 of large sum such that A − diag(d) has no negative eigenvalue: row i of (D+1, D).
+
+    A is the first i rows and columns of the matrix with the ridge. The sum is maximised with `mu·log det(A − diag(d))`
+    added to it, mu falling, which keeps to the inside; in the end all but the ridge is taken. A diagonal
+    for i parameters does for fewer of them, so every part but the largest starts from the one before.
+    """
+    size, mu = len(matrix), 0.0
+    lifts, inner = np.zeros((size + 1, size)), np.zeros(size)
+    for count in range(size, 0, -1):
+        part, inner = matrix[:count, :count] + ridge * np.eye(count), inner[:count]
+        try:
+            inverse = np.linalg.inv(part - np.diag(inner))
+        except np.linalg.LinAlgError:  # no room for any diagonal, or rounding left none
+            inner = np.zeros(count)
+            continue
+        sweeps = _OTHER_SWEEPS if mu else _FIRST_SWEEPS
+        mu = mu / _MU_FACTOR**sweeps if mu else 0.5 / inverse.diagonal().min()
+        for _ in range(sweeps):
+            _lattice.raise_diagonal(inverse, inner, mu)
+            mu *= _MU_FACTOR
+        outer = inner.copy()
+        _lattice.raise_diagonal(inverse, outer, ridge)
+        for diagonal in (outer, inner):  # rounding may have led too far
+            if diagonal.min() >= 0 and _is_positive(part - np.diag(diagonal)):
+                lifts[count, :count] = diagonal
+                break
+        else:
+            inner = np.zeros(count)
+    return lifts
+
+
+def _is_positive(matrix: NDArray[np.float64]) -> bool:
+    if not np.isfinite(matrix).all():  # of which Cholesky's algorithm does not complain
+        return False
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 class Search:

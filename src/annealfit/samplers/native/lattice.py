@@ -187,4 +187,10 @@ def _answer(problem: QuadraticProblem, search: Search, seconds: SolveInfo) -> Sa
 
 @cache
 def _compile_search() -> None:
-    LatticeSolver().sample(QuadraticProblem(np.eye(2), np.array([0.3, 0.4]), Encoding(bits=2, range=1.0)))
+    from annealfit.samplers.native.branching import Branching, Search
+
+    ((_, group),) = alike([QuadraticProblem(np.eye(2), np.array([0.3, 0.4]), Encoding(bits=2, range=1.0))])
+    search = Search(Branching.of(group.metric), group)
+    search.is_finished = False  # its first bound is tight, and there would be nothing to search
+    search.lower_bound()
+    search.advance(1)
