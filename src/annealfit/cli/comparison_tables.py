@@ -15,16 +15,7 @@ from annealfit.experiments.success import CONFIDENCE, INTERVAL, Estimate
 from annealfit.report import sampler_figure
 
 # Headings of two lines.
-_SOLVING = (
-    "above\nbound %",
-    "residual\n%",
-    "success\n%",
-    "from–to",
-    "solved",
-    "ms per\nread",
-    "to solution\nms",
-    "from–to",
-)
+_SOLVING = "residual\n%", "success\n%", "from–to", "solved", "ms per\nread", "solution\nms", "from–to"
 _TRAINING = "loss ÷\noptimum", "test\n%", "iterations", "seconds", "QPU\nseconds"
 _EMPTY = ""
 
@@ -33,7 +24,7 @@ def print_comparison(found: Comparison) -> None:
     """A table per problem set, one per set of trainings, and what they say in words."""
     for taken in found.problem_sets:
         rows = taken.own(found.solving)
-        cells = [(row.sampler, row.failure, _solving_cells(row, len(taken.problems))) for row in rows]
+        cells = [(row.sampler, row.failure, _solving_cells(row)) for row in rows]
         console.print(_table(_title(taken), _SOLVING, cells), "")
     for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in found.training):
         records = (*found.trained(coordinates, bits), found.optimum)
@@ -66,7 +57,7 @@ def _print_notes(found: Comparison) -> None:
     for name, failure in failures.items():
         console.print(plain(f"{name} failed: {failure}"), soft_wrap=True)
     console.print(
-        "Success: share of the reads that are the optimum. To solution: the time of a problem until one is, with "
+        "Success: share of the reads that are the optimum. Solution: the time of a problem until one is, with "
         f"{CONFIDENCE:.0%} confidence, median. From–to: {INTERVAL:.0%} confidence intervals. Residual: mean of "
         "(E − E*)/|E*| over reads. Solved: problems of which some read is the optimum. The time of a device is its "
         "access time."
@@ -79,15 +70,14 @@ def _print_notes(found: Comparison) -> None:
     console.print(plain(sampler_figure.summarise_comparison(found)))
 
 
-def _solving_cells(row: SolveRow, count: int) -> tuple[str, ...]:
+def _solving_cells(row: SolveRow) -> tuple[str, ...]:
     success, time = row.success, row.seconds_to_solution
     at_most, at_least = ("", "") if row.proven else ("≤ ", "≥ ")
     return (
-        f"{100 * row.gap_share:.1f}",
         f"{100 * row.residual:.3g}",
         f"{at_most}{100 * success.value:.1f}",
-        f"{100 * success.low:.1f}–{100 * success.high:.1f}",
-        f"{row.problems_solved} of {count}",
+        f"{100 * success.low:.0f}–{100 * success.high:.0f}",
+        f"{row.problems_solved}",
         _milliseconds(row.seconds_per_read),
         _milliseconds(time.value) if math.isinf(time.value) else f"{at_least}{_milliseconds(time.value)}",
         _span(time),
@@ -97,7 +87,7 @@ def _solving_cells(row: SolveRow, count: int) -> tuple[str, ...]:
 def _span(time: Estimate) -> str:
     if math.isinf(time.low):
         return "–"
-    return f"{_milliseconds(time.low)}–{'∞' if math.isinf(time.high) else _milliseconds(time.high)}"
+    return f"{_milliseconds(time.low, 2)}–{'∞' if math.isinf(time.high) else _milliseconds(time.high, 2)}"
 
 
 def _training_cells(record: Record, found: Comparison) -> tuple[str, ...]:
@@ -129,7 +119,7 @@ def _table(
     return table
 
 
-def _milliseconds(seconds: float) -> str:
+def _milliseconds(seconds: float, digits: int = 3) -> str:
     if math.isinf(seconds):
         return "never"
-    return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
+    return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.{digits}g}"
