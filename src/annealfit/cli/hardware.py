@@ -87,12 +87,7 @@ def hardware(
     if as_json:
         typer.echo(json.dumps(_as_json(devices, capacities, rows, workloads[0]), indent=2, ensure_ascii=False))
         return
-    for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
-        print_wide(embedding_table(list(rows_of_chip), capacities))
-    for rows_of_ranges in _by_ranges(devices, rows):
-        chips = ", ".join(dict.fromkeys(row.chip for row in rows_of_ranges))
-        console.print(plain(f"Couplings of digits' problems, scaled to the ranges of {chips}"), soft_wrap=True)
-        print_wide(coefficient_table(rows_of_ranges))
+    _print_tables(devices, rows, capacities)
     for line in [*_answers(capacities, rows), *_notes(devices, rows, workloads[0], plot)]:
         console.print(plain(line), soft_wrap=True)
 
@@ -119,6 +114,15 @@ def _by_ranges(devices: Sequence[Device], rows: Sequence[Feasibility]) -> list[l
     ranges = {device.chip.name: device.ranges for device in devices}
     groups = [[row for row in rows if ranges[row.chip] == own] for own in dict.fromkeys(ranges.values())]
     return [group for group in groups if any(row.resolutions for row in group)]
+
+
+def _print_tables(devices: Sequence[Device], rows: Sequence[Feasibility], capacities: Sequence[Capacity]) -> None:
+    for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
+        print_wide(embedding_table(list(rows_of_chip), capacities))
+    for rows_of_ranges in _by_ranges(devices, rows):
+        chips = ", ".join(dict.fromkeys(row.chip for row in rows_of_ranges))
+        console.print(plain(f"Couplings of digits' problems, scaled to the ranges of {chips}"), soft_wrap=True)
+        print_wide(coefficient_table(rows_of_ranges))
 
 
 def _study(
