@@ -15,16 +15,21 @@ from typer.testing import CliRunner
 from annealfit.cli import app, compare, comparison_tables
 from annealfit.errors import InvalidInputError, MissingDependencyError, SamplerError
 from annealfit.experiments import Record
-from annealfit.experiments.sampler_study import Comparison
+from annealfit.experiments.sampler_study import Comparison, TrainingRow
 from annealfit.experiments.solving import ProblemSet, SolveRow
+from annealfit.experiments.success import Estimate
+from annealfit.experiments.truth import Truth
 from annealfit.export import read_npz
 from annealfit.metric import Metric
 from annealfit.problems import Problems
 from annealfit.report.sampler_figure import draw_comparison, summarise_comparison
+from annealfit.report.success_figure import draw_success
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
 
-QUICK = ["compare-samplers", "digits", "--bits", "1", "--repeats", "2", "--iterations", "2", "--late", "3"]
+QUICK = ["compare-samplers", "digits", "--bits", "1", "--reads", "4", "--iterations", "2", "--late", "3"]
+RAW = ["--coordinates", "raw"]
+VARIANTS = [(part, basis) for basis in ("raw", "centred") for part in ("first", "late")]
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -47,17 +52,20 @@ def finished(tmp_path_factory):
 
 def test_the_tables_name_every_sampler_once_and_the_optimum(finished):
     _, result = finished
-    lines = result.stdout.splitlines()
+    lines = result.stdout.partition("Success: ")[0].splitlines()  # the tables, without what is said of them
     for name in compare.UNASKED:
-        assert sum(line.startswith(f"{name} ") for line in lines) == 3  # first, late, training
-    assert sum(line.startswith("logistic optimum") for line in lines) == 1
+        assert sum(line.startswith(f"{name} ") for line in lines) == 6  # first, late, training; raw and centred
+    assert sum(line.startswith("logistic optimum") for line in lines) == 2
     assert not any(line.startswith("qpu") for line in lines)  # it costs money: only when asked for
+    assert not any(line.startswith("lattice") for line in lines)  # it finds the truth
     assert max(len(line) for line in lines) <= 100
     assert "never" in result.stdout
     text = " ".join(result.stdout.split())
-    assert "problems of the first iteration, 19 variables; sum of bounds -0.17" in text
-    assert re.search(r"On the first problems the energies of \S+ are the lowest; ", text)
-    assert re.search(r"Training ends lowest with \S+, at 1\.\d+ times the optimum, which logistic regression", text)
+    assert "problems of the first iteration, raw, 1 bit, 19 variables; sum of bounds -0.1" in text
+    assert text.count("optimum proven in ") == 4
+    assert not re.search("[≤≥]", text)
+    assert re.search(r"On the first problems \(centred, K = 1\) .+ succeeds most often, in \d+\.\d% of the reads", text)
+    assert re.search(r"Training \(raw, K = 1\) ends lowest with \S+, at 1\.\d+ times the optimum, which logistic", text)
 
 
 def test_piped_output_has_no_bar_and_no_control_characters(finished):
@@ -72,17 +80,32 @@ def test_the_document_says_what_was_measured_and_how(finished):
     document = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     assert set(document["samplers"]) == set(compare.UNASKED)
     assert document["options"] == {
-        "dataset": "digits", "preset": "annealfit", "bits": 1, "filters": 2, "kernel": 3, "pool": 2, "size": 8,
-        "standardize": "none", "seed": 42, "repeats": 2, "iterations": 2, "late": 3, "target": 0.01,
+        "dataset": "digits", "preset": "annealfit", "bits": [1], "filters": 2, "kernel": 3, "pool": 2, "size": 8,
+        "standardize": "none", "seed": 42, "repeats": 1, "reads": 4, "iterations": 2, "late": 3, "target": 1e-9,
+        "truth_limit": 10.0, "coordinates": ["raw", "centred"],
     }  # fmt: skip
-    assert document["problems"]["late"]["after"] == 3
+    assert [(one["name"], one["coordinates"], one["after"]) for one in document["problems"]] == [
+        (part, basis, 3 if part == "late" else 0) for part, basis in VARIANTS
+    ]
+    for one in document["problems"]:
+        assert set(one) == {"name", "coordinates", "bits", "after", "count", "variables", "lower_bound", "truth"}
+        assert one["truth"]["proven"] is True
+        assert [set(truth) for truth in one["truth"]["problems"]] == [{"energy", "proven", "lower_bound"}] * 10
+    assert len(document["solving"]) == 4 * len(compare.UNASKED)
     for row in document["solving"]:
+        assert (row["bits"], row["proven"], row["failure"]) == (1, True, None)
         assert row["gap"] >= 0
-        assert row["energy"] == pytest.approx(document["problems"][row["problems"]]["lower_bound"] + row["gap"])
-        assert row["seconds_to_target"] is None or row["seconds_to_target"] > 0
+        assert row["residual"] >= -1e-9
+        assert set(row["success"]) == set(row["seconds_to_solution"]) == {"value", "low", "high"}
+        assert row["success"]["low"] <= row["success"]["value"] <= row["success"]["high"]
+        assert row["success"]["value"] == sum(row["successes"]) / sum(row["reads"])
+        assert row["reads"] == [1 if row["sampler"] == "rounded" else 4] * 10
+        assert row["seconds_to_solution"]["value"] is None or row["seconds_to_solution"]["value"] > 0
         assert (row["access_seconds"] is None) == (row["sampler"] != "mock-qpu")
     *trained, optimum = document["training"]
-    assert [row["sampler"] for row in trained] == list(compare.UNASKED)
+    assert [(row["coordinates"], row["sampler"]) for row in trained] == [
+        (basis, name) for basis in ("raw", "centred") for name in compare.UNASKED
+    ]
     assert all(len(row["losses"]) == 2 and row["loss_ratio"] >= 1 for row in trained)
     assert optimum["sampler"] == "logistic optimum"
 
@@ -90,17 +113,23 @@ def test_the_document_says_what_was_measured_and_how(finished):
 def test_the_table_is_a_csv_file_too(finished):
     folder, _ = finished
     rows = list(csv.DictReader((folder / "comparison.csv").open(encoding="utf-8")))
-    expected = [(part, name) for part in ("first", "late", "training") for name in compare.UNASKED]
-    assert [(row["problems"], row["sampler"]) for row in rows] == [*expected, ("training", "logistic optimum")]
-    document = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-    assert float(rows[0]["energy"]) == document["solving"][0]["energy"]
+    parts = [*VARIANTS, ("training", "raw"), ("training", "centred")]
+    expected = [(part, basis, name) for part, basis in parts for name in compare.UNASKED]
+    assert [(row["problems"], row["coordinates"], row["sampler"]) for row in rows[:-1]] == expected
+    assert (rows[-1]["problems"], rows[-1]["sampler"]) == ("training", "logistic optimum")
+    first = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["solving"][0]
+    assert float(rows[0]["energy"]) == first["energy"]
+    assert float(rows[0]["success"]) == first["success"]["value"]
+    assert float(rows[0]["success_high"]) == first["success"]["high"]
+    assert rows[0]["reads"] == " ".join(["4"] * 10)
 
 
 def test_the_problems_are_files_with_the_same_energies(finished):
     folder, _ = finished
     generator = np.random.default_rng(0)
-    assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
-    for name in [f"{part}-class-{number}" for part in ("first", "late") for number in range(10)]:
+    for picture in ("comparison.png", "success.png"):
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    for name in [f"{part}-{basis}-1-bits-class-{number}" for part, basis in VARIANTS for number in range(10)]:
         problem = read_npz(folder / "problems" / f"{name}.npz")
         with (folder / "problems" / f"{name}.bqm").open("rb") as file:
             model = dimod.BinaryQuadraticModel.from_file(file)
@@ -116,30 +145,64 @@ def test_a_comparison_is_not_overwritten(finished):
 
 
 def test_json_is_the_same_document_and_energies_repeat(tmp_path):
-    chosen = ["--samplers", "native,rounded,dwave-sa,steepest-descent"]
+    chosen = ["--samplers", "levels,rounded,dwave-sa", *RAW]
     printed = json.loads(run("--json", *chosen, "-o", tmp_path).stdout)
     assert printed == json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
     again = json.loads(run("--json", *chosen).stdout)
-    for part, key in (("solving", "energy"), ("training", "losses")):
+    for part, key in (("solving", "energy"), ("solving", "successes"), ("training", "losses")):
         assert [row[key] for row in printed[part]] == [row[key] for row in again[part]]
     assert printed["skipped"] == {}
 
 
 def test_without_a_qpu_there_is_no_column_for_it_and_late_0_leaves_out_late():
-    result = run("--samplers", "native, native,rounded", "--late", 0)
+    result = run("--samplers", "native, native,rounded", "--late", 0, *RAW)
     assert "QPU" not in result.stdout
     assert "problems after" not in result.stdout
     assert sum(line.startswith("native") for line in result.stdout.splitlines()) == 2
 
 
+def test_several_bits_and_no_training_can_be_asked_for():
+    document = json.loads(run("--samplers", "levels", "--bits", "1,2", "--late", 0, "--iterations", 0, "--json").stdout)
+    assert [(one["coordinates"], one["bits"], one["variables"]) for one in document["problems"]] == [
+        ("raw", 1, 19), ("raw", 2, 38), ("centred", 1, 19), ("centred", 2, 38),
+    ]  # fmt: skip
+    assert [row["sampler"] for row in document["training"]] == ["logistic optimum"]
+    by_basis = {row["coordinates"]: row["success"]["value"] for row in document["solving"] if row["bits"] == 1}
+    assert by_basis["raw"] < by_basis["centred"]
+
+
+def test_native_is_the_annealer_of_that_name_whatever_the_default():
+    document = json.loads(run("--samplers", "native,levels", "--late", 0, "--iterations", 0, "--json", *RAW).stdout)
+    assert document["samplers"]["native"]["type"] == "SimulatedAnnealer"
+    assert document["samplers"]["levels"]["type"] == "LevelAnnealer"
+
+
+def test_what_is_not_proven_is_labelled():
+    options = ["compare-samplers", "digits", "--bits", "8", "--late", "0", "--iterations", "0", "--samplers", "levels"]
+    options += ["--preset", "matched", "--truth-limit", "0.000001", "--reads", "4"]
+    document = json.loads(CliRunner().invoke(app, [*options, "--json"]).stdout)
+    (one,), (row,) = document["problems"], document["solving"]
+    assert one["coordinates"] == "raw"  # the paper's presets are its coordinates
+    assert one["truth"]["proven"] is row["proven"] is False
+    unproven = [truth for truth in one["truth"]["problems"] if not truth["proven"]]
+    assert unproven
+    assert all(truth["lower_bound"] < truth["energy"] for truth in unproven)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison_tables, "console", Console(highlight=False, width=100))
+        text = CliRunner().invoke(app, options).stdout
+    assert re.search(r"optimum proven for \d of 10", text)
+    assert re.search(r"levels .*≤ \d", text)
+    assert "success is reaching the best energy known" in " ".join(text.split())
+
+
 def test_what_is_not_installed_is_left_out_with_a_note_and_an_error_if_it_was_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "openjij", None)  # as if it were not installed
     monkeypatch.setattr(compare, "UNASKED", ("native", "openjij"))
-    result = run()
+    result = run(*RAW)
     assert "openjij is left out: " in result.stderr
     assert "annealfit[openjij]" in result.stderr
     assert not any(line.startswith("openjij") for line in result.stdout.splitlines())
-    assert "openjij" in json.loads(run("--json").stdout)["skipped"]
+    assert "openjij" in json.loads(run("--json", *RAW).stdout)["skipped"]
     with pytest.raises(MissingDependencyError, match=r"annealfit\[openjij\]"):
         run("--samplers", "native,openjij")
 
@@ -149,8 +212,8 @@ def test_files_that_need_what_is_not_installed_are_left_out_with_a_note(monkeypa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("--samplers", "native,rounded", "-o", tmp_path)
     assert "no bqm files: " in result.stderr
-    assert "no figure: " in result.stderr
-    assert len(list((tmp_path / "problems").iterdir())) == 20
+    assert "no figures: " in result.stderr
+    assert len(list((tmp_path / "problems").iterdir())) == 40
     assert (tmp_path / "comparison.json").exists()
 
 
@@ -172,9 +235,7 @@ def test_a_qpu_takes_part_only_with_a_budget():
 @pytest.mark.parametrize("names", ["native,annealer", "qpu,annealer", "native,", "", "num_reads=3"])
 def test_an_unknown_sampler_is_an_error_before_any_work(names, monkeypatch):
     monkeypatch.setitem(SAMPLERS, "qpu", lambda seed: pytest.fail("a connection was made"))
-    with pytest.raises(
-        InvalidInputError, match=r"sampler is .*; choose one of 'dwave-sa', 'lattice', 'mock-qpu', 'native'"
-    ):
+    with pytest.raises(InvalidInputError, match=r"sampler is .*; choose one of 'dwave-sa', 'lattice', 'levels'"):
         run("--samplers", names)
 
 
@@ -184,21 +245,21 @@ def test_a_failing_sampler_is_a_row_and_not_the_end(monkeypatch):
             raise SamplerError("out of order [17]")
 
     monkeypatch.setitem(SAMPLERS, "tabu", lambda seed: Broken())
-    result = run("--samplers", "tabu,rounded")
+    result = run("--samplers", "tabu,rounded", *RAW)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert sum(bool(re.match(r"tabu +failed$", line.rstrip())) for line in lines) == 3
     assert lines.count("tabu failed: out of order [17]") == 1
     assert sum(line.startswith("rounded") for line in lines) == 3
-    assert "the energies of rounded are the lowest" in result.stdout
+    assert re.search(r"rounded succeeds most often|no read succeeds", result.stdout)
 
 
 def test_a_preset_of_the_paper_sets_bits_and_the_native_temperatures():
-    options = ["compare-samplers", "digits", "--preset", "matched", "--samplers", "native,mock-qpu", "--repeats", "1"]
-    result = CliRunner().invoke(app, [*options, "--iterations", "1", "--late", "0", "--json"])
+    options = ["compare-samplers", "digits", "--preset", "matched", "--samplers", "native,mock-qpu", "--reads", "1"]
+    result = CliRunner().invoke(app, [*options, "--truth-limit", "0.01", "--iterations", "1", "--late", "0", "--json"])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    assert document["problems"]["first"]["variables"] == 19 * 20
+    assert [(one["coordinates"], one["variables"]) for one in document["problems"]] == [("raw", 19 * 20)]
     assert document["samplers"]["native"] == (
         SimulatedAnnealer(num_sweeps=100, beta_range=(0.01, 3.0 * 2**17), normalize=True).describe()
     )
@@ -219,7 +280,14 @@ def crowd(times, shares):
     names = [f"sampler-{number}" for number in range(len(times))]
     solving = [
         SolveRow(
-            name, "first", gap_share=share, median_seconds=seconds, access_seconds=0.02 if name[-1] == "0" else None
+            name,
+            "first",
+            bits=1,
+            residual=share,
+            median_seconds=seconds,
+            access_seconds=0.02 if name[-1] == "0" else None,
+            success=Estimate(0.5, 0.4, 0.6),
+            seconds_to_solution=Estimate(seconds, seconds / 2, 2 * seconds),
         )
         for name, seconds, share in zip(names, times, shares, strict=True)
     ]
@@ -227,10 +295,12 @@ def crowd(times, shares):
         Record(name, history={"loss": np.array([2.0, 1.5, 1.1 + 1e-4 * number])}) for number, name in enumerate(names)
     ]
     failed = Record("broken", error="out of order")
+    nothing = Problems((Metric([[1.0]]),), np.empty((0, 1)), np.empty(0), 1)
+    truth = Truth(np.empty(0), np.empty(0, dtype=bool), np.empty(0))
     return Comparison(
-        (ProblemSet("first", 0, Problems((Metric([[1.0]]),), np.empty((0, 1)), np.empty(0), 1), np.empty(0)),),
-        (*solving, SolveRow("broken", "first", failure="out of order")),
-        (*training, failed),
+        (ProblemSet("first", 0, nothing, np.empty(0), truth),),
+        (*solving, SolveRow("broken", "first", bits=1, failure="out of order")),
+        tuple(TrainingRow("raw", 1, record) for record in (*training, failed)),
         Record("logistic optimum", loss=1.0),
         (),
     )
@@ -248,9 +318,27 @@ def test_labels_of_the_figure_do_not_collide():
 
 def test_the_gist_names_ties_together_and_says_when_nobody_gets_there():
     found = crowd([0.1, 0.2], [0.5, 0.5])
-    rows = [SolveRow("one", "first", gap=0.5), SolveRow("two", "first", gap=0.5), found.solving[-1]]
-    said = summarise_comparison(replace(found, solving=tuple(rows)))
-    assert "the energies of one and two are the lowest; none reaches half of the targets." in said
-    fast = replace(rows[1], seconds_to_target=0.2)
-    assert "fastest to the target is two." in summarise_comparison(replace(found, solving=(rows[0], fast)))
+    half = Estimate(0.5, 0.4, 0.6)
+    rows = [SolveRow(name, "first", bits=1, success=half) for name in ("one", "two")]
+    said = summarise_comparison(replace(found, solving=(*rows, found.solving[-1])))
+    assert "one and two succeeds most often, in 50.0% of the reads; none solves half of the problems." in said
+    fast = replace(rows[1], seconds_to_solution=Estimate(0.2, 0.1, 0.4))
+    assert "fastest to the solution is two." in summarise_comparison(replace(found, solving=(rows[0], fast)))
+    never = replace(rows[0], success=Estimate(0.0, 0.0, 0.1))
+    assert "no read succeeds; none solves" in summarise_comparison(replace(found, solving=(never,)))
     assert "problems" not in summarise_comparison(replace(found, solving=found.solving[-1:]))
+
+
+def test_the_figure_of_success_has_a_place_for_never():
+    found = crowd([0.1, 0.2], [0.5, 0.5])
+    never = replace(
+        found.solving[1],
+        success=Estimate(0.0, 0.0, 0.1),
+        seconds_to_solution=Estimate(np.inf, 0.3, np.inf),
+    )
+    shares, times = draw_success(replace(found, solving=(found.solving[0], never, found.solving[-1]))).axes
+    points = [line for line in shares.lines if len(line.get_xdata()) == 1]
+    assert [line.get_xdata()[0] for line in points] == [50.0, 0.0]  # a failure is not drawn
+    drawn = {line.get_marker(): line.get_xdata()[0] for line in times.lines if len(line.get_xdata()) == 1}
+    assert drawn == {"o": pytest.approx(100.0), ">": pytest.approx(300.0)}
+    assert [text.get_text() for text in shares.get_yticklabels()] == ["sampler-0", "sampler-1", "broken"]

@@ -47,8 +47,11 @@ def test_the_table_says_what_fits_and_what_it_costs(annealfit):
     lines = output.splitlines()
     assert lines[0].startswith("Z12: 4,800 qubits, 45,864 couplers, largest clique 184")
     assert max(len(line.rstrip()) for line in lines[:6]) <= 100
-    assert re.fullmatch(r" +1 +19 +171 +3 +57 / 5\d\d +10 of 10 +200 × 41 ms +8\.2 s +2\^5 +\d+–\d+ %", lines[3])
-    assert re.fullmatch(r" +3 +57 +1,596 +5–6 +310 / 3,\d+ +10 of 10 +200 × 43 ms +8\.5 s +2\^9 +\d+–\d+ %", lines[5])
+    assert re.fullmatch(r" +1 +19 +171 +3 +57 / 5\d\d +10 of 10 +200 × 41 ms +8\.2 s *", lines[3])
+    assert re.fullmatch(r" +3 +57 +1,596 +5–6 +310 / 3,\d+ +10 of 10 +200 × 43 ms +8\.5 s *", lines[5])
+    assert re.search(r"^ +1 +raw +171 +2\^5 +0\.69 +2\.00 +0–1 % *$", output, re.MULTILINE)
+    assert re.search(r"^ +1 +centred +153 +2\^11 +0\.07 +0\.13 +56–88 % *$", output, re.MULTILINE)
+    assert len(re.findall(r"^ +\d +(?:raw|centred) ", output, re.MULTILINE)) == 6
     assert "Z12: at most 9 bits fit (171 of 184 variables); 10 bits need 190." in lines
     assert "--plot FILE.png" in lines[-1]
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", output)
@@ -75,7 +78,9 @@ def test_json_holds_every_number(annealfit):
     assert fits["placement"]["longest_chain"] == 5
     assert fits["placement"]["classes_at_once"] == 2
     assert fits["cost"]["calls"] == 200
-    assert set(fits["resolution"]["share_below"]) == {"0.01", "0.015", "0.025"}
+    assert list(fits["resolutions"]) == ["raw", "centred"]
+    for resolution in fits["resolutions"].values():
+        assert set(resolution["share_below"]) == {"0.01", "0.015", "0.025"}
     assert not does_not["embeds"]
     assert does_not["placement"] is None
     assert does_not["remedy"].startswith("use at most 9 bits")
@@ -89,6 +94,15 @@ def test_columns_of_what_varies_are_added_and_repeated_numbers_left_out(annealfi
     assert re.search(r"^features +classes +bits ", output, re.MULTILINE)
     assert len(re.findall(r"^ +[49] +[23] +1 ", output, re.MULTILINE)) == 4
     assert "Z12, 9 features: at most 18 bits fit (180 of 184 variables)" in output
+
+
+def test_coordinates_can_be_chosen_and_chips_of_the_same_ranges_share_a_table(annealfit):
+    options = ["--bits", 1, "--classes", 1, "--topology", "Z12", "--topology", "P16", "--coordinates", "raw"]
+    _, output, _ = annealfit(*options)
+    assert output.count("Couplings of digits' problems, scaled to the ranges of Z12, P16") == 1
+    assert "centred" not in output
+    _, output, _ = annealfit(*options, "--json")
+    assert [list(row["resolutions"]) for row in json.loads(output)["rows"]] == [["raw"], ["raw"]]
 
 
 def test_where_not_one_bit_fits_blocks_are_named(annealfit):
@@ -139,6 +153,7 @@ def test_the_figure_is_written(annealfit, tmp_path, ending, opening):
         (["--topology", "P17"], "topology is 'P17'; choose one of 'P16', 'Z12', 'Z15'"),
         (["--defects", "2"], "defect rate is 2.0; it must be a finite number, at least 0 and at most 0.5"),
         (["--reads", "0"], "reads is 0"),
+        (["--coordinates", "raw,polar"], "coordinates is 'polar'; choose one of 'centred', 'partly_whitened', 'raw'"),
         (["--annealing-time", "9000", "--bits", "1", "--topology", "Z12"], "at least 0.5 and at most 2000"),
         (["--solver", "nowhere.json"], "nowhere.json"),
         (["--solver", "broken.json"], "broken.json is not a JSON file of solver properties"),

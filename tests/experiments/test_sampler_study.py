@@ -9,9 +9,11 @@ from annealfit.bounds import lower_bounds
 from annealfit.errors import InvalidInputError, SamplerError
 from annealfit.experiments import Prepared
 from annealfit.experiments.sampler_study import compare_samplers, take_problems
-from annealfit.experiments.solving import ProblemSet, Solves, rate_solves, solve_repeatedly, time_to_target
+from annealfit.experiments.solving import ProblemSet, Solves, rate_solves, solve_repeatedly, with_reads
+from annealfit.experiments.truth import Truth, find_truth
 from annealfit.metric import Metric
 from annealfit.problems import Problems
+from annealfit.randomness import child_seed, child_seeds
 from annealfit.samplers import (
     DimodSampler,
     ExactSolver,
@@ -84,63 +86,116 @@ def rows_of(comparison, name):
     return [row for row in comparison.solving if row.sampler == name]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "share", "expected"),
-    [
-        (1.0, 0.5, math.log(0.01) / math.log(0.5)),  # 6.64 runs
-        (3.0, 0.1, 3 * math.log(0.01) / math.log(0.9)),
-        (2.0, 0.99, 2.0),
-        (2.0, 0.999, 2.0),  # there is no third of a run
-        (2.0, 1.0, 2.0),
-        (2.0, 0.0, math.inf),
-    ],
-)
-def test_time_to_target_by_hand(seconds, share, expected):
-    assert time_to_target(seconds, share) == pytest.approx(expected)
-
-
-def test_time_to_target_refuses_what_is_no_share():
-    with pytest.raises(InvalidInputError, match="share is 1.5"):
-        time_to_target(1.0, 1.5)
-
-
-def toy(bounds):
+def toy(bounds, lowest=None, proven=True):
     problems = Problems((Metric([[1.0]]),), np.zeros((len(bounds), 1)), np.ones(len(bounds)), bits=1)
-    return ProblemSet("toy", 0, problems, np.array(bounds))
+    energies = np.array(bounds if lowest is None else lowest, dtype=float)
+    truth = Truth(energies, np.full(len(bounds), proven), energies)
+    return ProblemSet("toy", 0, problems, np.array(bounds), truth)
+
+
+def solves_of(*reads, seconds=(1.0,), **others):
+    """The solves that gave these reads of each problem, all in the first of them."""
+    arrays = tuple(np.array(energies, dtype=float) for energies in reads)
+    return Solves(np.array([[energies.min() for energies in arrays]]), arrays, np.array(seconds), **others)
 
 
 def test_rating_by_hand():
-    """The best energies are −0.9, −1.8 and −0.2, so −0.89, −1.78 and −0.17 are enough."""
-    energies_of_good = np.array([[-0.9, -1.8, -0.1], [-0.895, -1.0, -0.1]])
-    energies_of_poor = np.array([[-0.5, -1.7, -0.2], [-0.5, -1.79, -0.1]])
     solves = {
-        "good": Solves(energies_of_good, np.array([6.0, 3.0]), unsolved=1, access_seconds=0.5),
-        "poor": Solves(energies_of_poor, np.array([0.3, 0.3])),
+        "good": solves_of([-1.0, -1.0 + 1e-10, -0.9, -0.9], [-2.0, -2.0, -2.0, -1.0], [-2.4] * 4, seconds=[6.0]),
+        "poor": solves_of([-0.5], [-2.0], [-3.0], seconds=[0.3], unsolved=1, access_seconds=0.6),
         "absent": "no connection",
     }
-    good, poor, absent = rate_solves(toy([-1.0, -2.0, -3.0]), solves, target=0.01)
-    assert good.energy == pytest.approx((-2.8 - 1.995) / 2)
-    assert good.gap == pytest.approx(6 + good.energy)
-    assert good.gap_share == pytest.approx(good.gap / 6)
-    assert (good.least_seconds, good.median_seconds) == (3.0, 4.5)
-    # Shares of repeats: 1, 1/2 and 0 of the three problems; the median problem is the one of 1/2.
-    assert (good.reached, good.problems_reached) == (pytest.approx(0.5), 2)
-    assert good.seconds_to_target == pytest.approx(1.5 * math.log(0.01) / math.log(0.5))
-    assert (good.unsolved, good.access_seconds, good.failure) == (1, 0.5, None)
-    # 0, 1/2 and 1/2
-    assert (poor.reached, poor.problems_reached) == (pytest.approx(1 / 3), 2)
-    assert poor.seconds_to_target == pytest.approx(0.1 * math.log(0.01) / math.log(0.5))
-    assert (absent.failure, absent.reached, absent.seconds_to_target) == ("no connection", 0.0, math.inf)
+    good, poor, absent = rate_solves(toy([-1.2, -2.5, -3.3], [-1.0, -2.0, -3.0]), solves, target=1e-9)
+    assert good.energy == pytest.approx(-5.4)
+    assert good.gap == pytest.approx(7 - 5.4)
+    assert good.gap_share == pytest.approx(1.6 / 7)
+    assert good.seconds_per_read == pytest.approx(0.5)
+    assert (good.reads, good.successes, good.problems_solved) == ((4, 4, 4), (2, 3, 0), 2)
+    assert good.success.value == pytest.approx(5 / 12)
+    assert good.residual == pytest.approx((0.05 + 0.125 + 0.2) / 3)
+    # Shares 1/2, 3/4 and 0: the median problem is the one of 1/2.
+    assert good.seconds_to_solution.value == pytest.approx(0.5 * math.log(0.01) / math.log(0.5))
+    assert good.proven
+    # Each problem has one read, right or wrong; a device's time is its access time.
+    assert (poor.successes, poor.access_seconds, poor.unsolved) == ((0, 1, 1), 0.6, 1)
+    assert poor.seconds_per_read == poor.seconds_to_solution.value == pytest.approx(0.2)
+    assert poor.residual == pytest.approx(0.5 / 3)
+    assert absent.failure == "no connection"
+    assert math.isnan(absent.success.value)
+    assert math.isinf(absent.seconds_to_solution.value)
 
 
 def test_a_sampler_that_always_misses_most_problems_never_gets_there():
     solves = {
-        "steady": Solves(np.array([[-1.0, 0.0, 0.0]] * 4), np.ones(4)),
-        "lucky": Solves(np.array([[0.0, -1.0, -1.0]] + [[0.0, 0.0, 0.0]] * 3), np.ones(4)),
+        "steady": solves_of([-1.0] * 4, [0.0] * 4, [0.0] * 4),
+        "lucky": solves_of([0.0] * 4, [-1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]),
     }
     steady, lucky = rate_solves(toy([-1.0, -1.0, -1.0]), solves, target=0.0)
-    assert steady.seconds_to_target == math.inf  # a third of all pairs, and no use in going on
-    assert lucky.seconds_to_target == pytest.approx(math.log(0.01) / math.log(0.75) / 3)
+    assert steady.seconds_to_solution.value == math.inf  # a third of all reads, and no use in going on
+    assert lucky.seconds_to_solution.value == pytest.approx(math.log(0.01) / math.log(0.75) / 12)
+
+
+def test_where_there_is_no_proof_the_best_that_anybody_found_counts():
+    solves = {"one": solves_of([-1.0, -1.1]), "two": solves_of([-1.3, -1.3]), "broken": "out of order"}
+    unproven, proven = toy([-2.0], [-1.2], proven=False), toy([-2.0], [-1.3])
+    assert unproven.knowing(solves).truth.energies == [-1.3]
+    assert proven.knowing({"one": solves_of([-1.4])}).truth.energies == [-1.3]  # rounding, then
+    rows = rate_solves(unproven.knowing(solves), solves, target=1e-9)
+    assert [row.proven for row in rows] == [False, False, False]
+    assert [row.success.value for row in rows[:2]] == [0.0, 1.0]
+    wide = rate_solves(unproven.knowing(solves), solves, target=0.2)
+    assert wide[0].success.value == 0.5  # −1.1 is within a fifth of −1.3
+
+
+def test_reads_are_set_where_a_sampler_takes_them_and_the_given_one_is_left_alone():
+    annealer, rounded = SimulatedAnnealer(), RoundedSampler()
+    assert with_reads(annealer, 7).num_reads == 7
+    assert annealer.num_reads == 1
+    assert with_reads(rounded, 7) is rounded
+    assert with_reads(DimodSampler(num_sweeps=20), 7).get_params()["num_reads"] == 7
+    qpu = QPUSampler(MockQPU("Z12"), max_access_seconds=1.0)
+    assert with_reads(qpu, 7).device is qpu.device
+
+
+@pytest.mark.parametrize("coordinates", ["raw", "centred"])
+def test_success_is_what_brute_force_says(digits, coordinates):
+    """Nine variables: every energy is known, and so is the share of the reads that are the lowest."""
+    classifier = AnnealedClassifier(bits=1, random_state=5)
+    sampler = SimulatedAnnealer(num_sweeps=3, num_reads=40)
+    found = compare_samplers(
+        {"hasty": sampler}, digits, classifier, coordinates=[coordinates], late=3, trainers={}, seed=9
+    )
+    assert found.training == ()
+    for taken in found.problem_sets:
+        assert (taken.coordinates, taken.bits) == (coordinates, 1)
+        exact = np.array([answer.best_energy for answer in ExactSolver().solve(taken.problems, [0] * 10)])
+        assert taken.truth.is_proven
+        assert taken.truth.energies == pytest.approx(exact, rel=1e-12)
+        (row,) = taken.own(found.solving)
+        assert row.reads == (40,) * 10
+        assert 0 < row.success.low < row.success.value < row.success.high < 1
+        position = found.problem_sets.index(taken)
+        seeds = child_seeds(child_seed(9, 3, position), 0, np.arange(10)).tolist()
+        answers = sampler.solve(taken.problems, seeds)
+        hits = [int((a.energies <= e + 1e-9 * abs(e)).sum()) for a, e in zip(answers, exact, strict=True)]
+        assert list(row.successes) == hits
+        residual = np.mean([(a.energies - e).mean() / abs(e) for a, e in zip(answers, exact, strict=True)])
+        assert row.residual == pytest.approx(residual)
+
+
+def test_a_search_that_is_cut_short_is_not_a_proof(digits_features):
+    classifier = AnnealedClassifier(bits=6, coordinates="raw", update_range=0.01, range_policy="fixed", random_state=5)
+    problems = classifier.problems(*digits_features)
+    truth = find_truth(problems, time_limit=1e-6)
+    assert not truth.is_proven
+    assert (truth.lower_bounds < truth.energies)[~truth.proven].all()
+
+
+def test_what_is_not_convex_has_no_truth_but_the_best_known():
+    problems = Problems((Metric([[1.0, 2.0], [2.0, 1.0]]),), np.array([[0.3, 0.1]]), np.ones(1), bits=1)
+    truth = find_truth(problems)
+    assert (truth.is_proven, truth.energies[0]) == (False, np.inf)
+    assert truth.lowered(np.array([-1.0])).energies[0] == -1.0
 
 
 def test_the_problems_are_the_trainings_own(digits_features):
@@ -165,17 +220,17 @@ def test_a_classifiers_callbacks_and_checkpoint_are_left_alone(digits_features, 
     assert not (tmp_path / "mine").exists()
 
 
-def test_no_energy_is_below_the_bound_and_exact_search_always_reaches_the_target(comparison):
+def test_no_energy_is_below_the_truth_and_exact_search_always_finds_it(comparison):
     assert [taken.name for taken in comparison.problem_sets] == ["first", "late"]
-    for row in comparison.solving:
-        if row.failure is None:
-            assert row.gap >= 0
-            assert row.seconds_to_target >= 0
+    for taken in comparison.problem_sets:
+        assert taken.truth.is_proven
+        assert (taken.truth.energies >= taken.bounds - 1e-12).all()
+        for row in taken.own(comparison.solving):
+            assert row.failure is not None or row.energy >= taken.truth.energies.sum() - 1e-12 or row.unsolved
     for row in rows_of(comparison, "exact"):
-        assert (row.reached, row.problems_reached) == (1.0, 10)
-        assert row.seconds_to_target == pytest.approx(row.median_seconds / 10)
-        others = [other for other in comparison.solving if other.problems == row.problems and other.failure is None]
-        assert row.energy == min(other.energy for other in others)
+        assert (row.success.value, row.problems_solved) == (1.0, 10)
+        assert row.residual == pytest.approx(0, abs=1e-12)
+        assert row.seconds_to_solution.value == pytest.approx(row.median_seconds / 10)
 
 
 def test_energies_are_computed_and_not_taken_on_trust(comparison):
@@ -189,13 +244,13 @@ def test_energies_are_computed_and_not_taken_on_trust(comparison):
     [
         ("broken", "out of order"),
         ("surprising", "Surprising raised KeyError: 'undocumented'"),
-        ("short", "Short answered 9 of 10 problems"),
+        ("short", "Short answered 0 of 1 problems"),
     ],
 )
 def test_a_sampler_that_fails_is_a_row_that_says_so(comparison, name, reason):
     assert [row.failure for row in rows_of(comparison, name)] == [reason, reason]
-    trained = next(record for record in comparison.training if record.method == name)
-    assert trained.error == f"iteration 1: {reason}"
+    trained = next(row.record for row in comparison.training if row.record.method == name)
+    assert trained.error == f"iteration 1: {reason.replace('0 of 1', '9 of 10')}"
 
 
 def test_what_is_not_solved_counts_as_no_update_and_warnings_are_noted(comparison):
@@ -220,12 +275,13 @@ def test_a_sampler_that_solves_nothing_fails():
 def test_training_rows_hold_the_classifiers_own_results(comparison, digits):
     trained = AnnealedClassifier(bits=1, max_iter=3, random_state=5, sampler=RoundedSampler())
     trained.fit(digits.X_train, digits.dataset.y_train)
-    record = next(record for record in comparison.training if record.method == "rounded")
+    record = next(row.record for row in comparison.training if row.record.method == "rounded")
     assert record.history["loss"] == pytest.approx([step["loss"] for step in trained.history_], rel=1e-12)
     assert record.test["accuracy"] == trained.score(digits.X_test, digits.dataset.y_test)
     assert (record.iterations, record.stop_reason) == (3, "max_iter")
     assert record.loss == pytest.approx(record.history["loss"][-1])
-    assert all(record.loss > comparison.optimum.loss for record in comparison.training if record.error is None)
+    records = [row.record for row in comparison.training]
+    assert all(record.loss > comparison.optimum.loss for record in records if record.error is None)
 
 
 def test_a_budget_that_ends_midway_leaves_what_was_paid_for(digits):
@@ -253,9 +309,9 @@ def test_the_same_seed_gives_the_same_energies_and_another_does_not(digits):
         assert calls == [name for name in samplers for _ in range((2 if name == "mock" else 3) * 2 + 3)]
         for row in found.solving:
             assert (row.access_seconds is not None) == (row.sampler == "mock")
-        assert [record.access_seconds is not None for record in found.training] == [False, False, False, True]
-        losses = [record.history["loss"].tolist() for record in found.training]
-        return [(row.sampler, row.energy, row.reached) for row in found.solving], losses
+        assert [row.record.access_seconds is not None for row in found.training] == [False, False, False, True]
+        losses = [row.record.history["loss"].tolist() for row in found.training]
+        return [(row.sampler, row.energy, row.successes) for row in found.solving], losses
 
     energies, losses = results(1)
     again, losses_again = results(1)
@@ -279,7 +335,7 @@ def test_control_c_ends_the_comparison_and_not_only_a_training(digits):
         compare_samplers({"one": Interrupted()}, digits, CLASSIFIER, late=0, repeats=2)
 
 
-@pytest.mark.parametrize("settings", [{"repeats": 0}, {"target": -0.1}, {"late": -1}])
+@pytest.mark.parametrize("settings", [{"repeats": 0}, {"target": -0.1}, {"late": -1}, {"truth_seconds": 0}])
 def test_bad_settings_are_refused(digits, settings):
     with pytest.raises(InvalidInputError, match=f"{next(iter(settings))} is"):
         compare_samplers({"rounded": RoundedSampler()}, digits, CLASSIFIER, **settings)

@@ -31,7 +31,10 @@ def test_the_curves_are_the_rows(rows):
     levels = {line.get_ydata()[0] for line in sizes.lines if list(line.get_xdata()) == [0, 1]}
     assert levels == {180, 232}
     share = next(line for line in shares.lines if len(line.get_xdata()) == 4)
-    assert share.get_ydata()[0] == 100 * rows[0].resolution.share_below[0.015]
+    assert share.get_ydata()[0] == 100 * rows[0].resolutions["raw"].share_below[0.015]
+    centred = [line for line in shares.lines if len(line.get_xdata()) == 4][1]
+    assert centred.get_linestyle() == "--"
+    assert centred.get_ydata()[0] == 100 * rows[0].resolutions["centred"].share_below[0.015]
     assert {text.get_text() for text in sizes.texts} == {"P16: 180", "Z15: 232"}
 
 

@@ -8,7 +8,7 @@ from annealfit.experiments.hardware_study import (
     MOST_VARIABLES_LOOKED_AT,
     make_workloads,
     representative_problem,
-    resolution_of,
+    resolutions_of,
     study_hardware,
 )
 from annealfit.hardware.analog_error import ADVANTAGE, DeviceRanges, resolve
@@ -22,22 +22,34 @@ from annealfit.hardware.topologies import ideal_chip
 )
 def test_shares_below_the_error_are_as_measured_on_digits(bits, shares):
     """With the usual chain strength; at ten bits the couplings alone set the scale."""
-    fields, couplings, _ = representative_problem(18, bits).to_ising()
+    fields, couplings, _ = representative_problem(18, bits, coordinates="raw").to_ising()
     resolution = resolve(fields, couplings, chain_prefactor=1.414)
     assert list(resolution.share_below.values()) == pytest.approx(shares, abs=5e-4)
 
 
 def test_a_bit_more_widens_the_span_of_couplings_four_times():
-    spans = [resolution_of(Workload(18, 10, bits), ADVANTAGE).span_of_couplings for bits in (2, 3, 10, 11)]
+    spans = [resolutions_of(Workload(18, 10, bits), ADVANTAGE)["raw"].span_of_couplings for bits in (2, 3, 10, 11)]
     assert np.diff(spans) == pytest.approx([2, 14, 2])
     assert 19 < spans[2] < 25
 
 
-def test_the_problem_is_digits_first_and_of_its_classes_the_one_with_the_largest_fields(digits_features):
-    problem = representative_problem(features=18, bits=2)
-    classes = AnnealedClassifier(bits=2, random_state=42).problems(*digits_features)
+@pytest.mark.parametrize("coordinates", ["raw", "centred"])
+def test_the_problem_is_digits_first_and_of_its_classes_the_one_with_the_largest_fields(digits_features, coordinates):
+    problem = representative_problem(18, bits=2, coordinates=coordinates)
+    classes = AnnealedClassifier(bits=2, coordinates=coordinates, random_state=42).problems(*digits_features)
     assert np.array_equal(problem.curvature, classes[0].curvature)
     assert np.abs(problem.gradient).max() == max(np.abs(other.gradient).max() for other in classes)
+
+
+@pytest.mark.parametrize("bits", [1, 3])
+def test_centring_uncouples_the_bias_and_weakens_couplings_and_chains(bits):
+    raw, centred = resolutions_of(Workload(18, 10, bits), ADVANTAGE).values()
+    variables = 19 * bits
+    assert raw.couplings == variables * (variables - 1) // 2
+    assert centred.couplings == raw.couplings - 18 * bits * bits  # the bias's with all the weights
+    assert centred.scale < raw.scale
+    assert (raw.chain_strength, centred.chain_strength < 0.5) == (pytest.approx(2.0), True)
+    assert centred.share_below[0.025] > raw.share_below[0.025]
 
 
 @pytest.mark.parametrize("features", [1, 7, 9, 10, 40])
@@ -47,9 +59,9 @@ def test_any_number_of_features_can_be_had(features):
 
 def test_problems_too_large_to_look_at_are_left_out_and_ranges_matter():
     features = MOST_VARIABLES_LOOKED_AT
-    assert resolution_of(Workload(features, 10, 1), ADVANTAGE) is None
-    narrow = resolution_of(Workload(18, 10, 3), DeviceRanges(field=4, coupling=0.1, chain=2))
-    wide = resolution_of(Workload(18, 10, 3), ADVANTAGE)
+    assert resolutions_of(Workload(features, 10, 1), ADVANTAGE) == {}
+    narrow = resolutions_of(Workload(18, 10, 3), DeviceRanges(field=4, coupling=0.1, chain=2))["raw"]
+    wide = resolutions_of(Workload(18, 10, 3), ADVANTAGE)["raw"]
     assert narrow.share_below[0.025] > wide.share_below[0.025]
 
 

@@ -1,23 +1,23 @@
-"""The command that sets samplers side by side on the same problems."""
+"""The command that sets samplers side by side on the same problems, against the proven optimum."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from annealfit import __version__
+from annealfit.classifier import AnnealedClassifier
+from annealfit.cli.comparison_files import describe_comparison, open_comparison_folder, save_comparison
 from annealfit.cli.comparison_tables import print_comparison
 from annealfit.cli.display import errors, make_progress, plain
 from annealfit.cli.options import (
-    BitsOption,
+    CoordinatesOption,
     DatasetArgument,
     DownloadOption,
     FiltersOption,
@@ -29,22 +29,21 @@ from annealfit.cli.options import (
     SeedOption,
     SizeOption,
     StandardizeOption,
+    parse_coordinates,
+    parse_numbers,
 )
 from annealfit.cli.preparing import make_classifier, prepare
 from annealfit.cli.sampling import choose_sampler
-from annealfit.errors import InvalidInputError, MissingDependencyError, choose
-from annealfit.experiments import Record, sampler_study, store
-from annealfit.experiments.sampler_study import Comparison
-from annealfit.experiments.solving import CONFIDENCE
-from annealfit.export import write
-from annealfit.persistence import write_json
-from annealfit.report import sampler_figure
-from annealfit.samplers import Sampler
+from annealfit.errors import MissingDependencyError, choose
+from annealfit.experiments import sampler_study
+from annealfit.experiments.solving import with_reads
+from annealfit.experiments.success import CONFIDENCE, INTERVAL
+from annealfit.experiments.truth import TRUTH_SECONDS
+from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
 
-COMPARISON_FILE = "comparison.json"
 _NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that decide no result, or stand elsewhere
-# All but the one that is paid for by use, and the one that takes seconds per problem where it cannot prove anything.
+# All but the one that is paid for by use, and the one that finds the truth.
 UNASKED = tuple(name for name in SAMPLERS if name not in ("qpu", "lattice"))
 
 
@@ -55,21 +54,34 @@ def compare(
         str | None,
         typer.Option(
             metavar="NAME[:SETTING=VALUE,…],…",
-            help=f"Any of {', '.join(SAMPLERS)}. Default: all that are installed, but not qpu and lattice.",
+            help=f"Any of {', '.join(SAMPLERS)}. Default: all that are installed, but neither lattice nor qpu.",
         ),
     ] = None,
+    coordinates: CoordinatesOption = None,
+    reads: Annotated[
+        int,
+        typer.Option(min=1, help="Reads of every problem, where a sampler takes num_reads and was not given its own."),
+    ] = 64,
     repeats: Annotated[
         int, typer.Option(min=1, help="Timed solves of the same problems, each with its own seeds.")
-    ] = 10,
+    ] = 1,
     late: Annotated[
         int, typer.Option(min=0, help="Take problems after so many iterations as well as the first; 0: the first only.")
     ] = 30,
     target: Annotated[
-        float, typer.Option(min=0, help="How near to the best energy found counts as reached, as a share of the bound.")
-    ] = 0.01,
-    iterations: Annotated[int, typer.Option(min=1, help="Iterations of the training with each sampler, at most.")] = 30,
+        float, typer.Option(min=0, help="How near to the lowest energy is a success, as a share of that energy.")
+    ] = 1e-9,
+    truth_limit: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Search a problem's proven optimum for so long at most.")
+    ] = TRUTH_SECONDS,
+    iterations: Annotated[
+        int, typer.Option(min=0, help="Iterations of the training with each sampler, at most; 0: no training.")
+    ] = 30,
     preset: PresetOption = Preset.annealfit,
-    bits: BitsOption = None,
+    bits: Annotated[
+        str | None,
+        typer.Option(help="Bits per weight update, as 3 or 1-3. Default: 3, or 20 with a preset of the paper."),
+    ] = None,
     filters: FiltersOption = 2,
     kernel: KernelOption = 3,
     pool: PoolOption = 2,
@@ -78,49 +90,77 @@ def compare(
     download: DownloadOption = False,
     seed: SeedOption = 42,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the problems, the tables and a figure.")
+        Path | None, typer.Option("-o", "--out", help="Folder for the problems, the tables and the figures.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give every sampler the same problems, and say how good its answers are and how long they take.
+    """Give every sampler the same problems, and say how often it finds the optimum and how long that takes.
 
-    The problems are a training's own, of its first iteration and of a later one. Energies are held
-    against a bound that no sampler can get below. Then the training itself is run with each sampler.
+    The problems are a training's own, of its first iteration and of a later one, in raw and in centred coordinates.
+    Their optimum is proven first, so that a read is right or wrong. Then the training itself is run with each sampler.
 
     [bold]Examples[/]
 
       annealfit compare-samplers digits
 
-      annealfit compare-samplers digits --bits 1 --samplers native,native:num_reads=100,rounded -o runs/one-bit
+      annealfit compare-samplers digits --bits 1-3 --samplers levels,native --iterations 0
+
+      annealfit compare-samplers digits --coordinates centred --samplers native,native:num_sweeps=1000 -o runs/sweeps
     """
-    classifier = make_classifier(preset, bits, iterations, seed)
+    classifier, every_bits = _make_classifier(preset, bits, iterations, seed)
+    # The paper's presets are its coordinates, too.
+    usual = ("raw", "centred") if preset == Preset.annealfit else ("raw",)
+    bases = parse_coordinates(coordinates, usual)
     prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
     classifier.problems(prepared.X_train, prepared.dataset.y_train)  # bad settings fail before any file is made
-    made, skipped = _make_samplers(samplers, seed, native=classifier.sampler)
+    made, skipped = _make_samplers(samplers, seed, classifier.sampler)
+    solving = {name: made[name] if "num_reads" in name else with_reads(made[name], reads) for name in made}
     if out is not None:
-        _open_folder(out)
-    with _opened(made), _progress(list(made), (repeats + 1) * (2 if late else 1) + iterations) as on_solve:
+        open_comparison_folder(out)
+    solves = len(bases) * len(every_bits) * ((repeats + 1) * (2 if late else 1) + iterations)
+    with _opened(made), _progress(list(made), solves) as on_solve:
         found = sampler_study.compare_samplers(
-            made, prepared, classifier, late=late, repeats=repeats, target=target, seed=seed, on_solve=on_solve
+            solving,
+            prepared,
+            classifier,
+            coordinates=bases,
+            bits=every_bits,
+            trainers=made if iterations else {},
+            late=late,
+            repeats=repeats,
+            target=target,
+            truth_seconds=truth_limit,
+            seed=seed,
+            on_solve=on_solve,
         )
     options = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
     document = {
         "annealfit": __version__,
-        "options": {**options, "bits": classifier.bits},
-        "samplers": {name: sampler.describe() for name, sampler in made.items()},
+        "options": {**options, "bits": every_bits, "coordinates": list(bases)},
+        "samplers": {name: sampler.describe() for name, sampler in solving.items()},
         "confidence": CONFIDENCE,
+        "interval": INTERVAL,
         "skipped": skipped,
-        **_describe(found),
+        **describe_comparison(found),
     }
     notes = [*(f"{name} is left out: {reason}" for name, reason in skipped.items()), *found.notes]
     if out is not None:
-        notes += _save(found, document, out)
+        notes += save_comparison(found, document, out)
     if as_json:
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        print_comparison(found, f"{100 * target:g} %")
+        print_comparison(found)
     for note in notes:
         errors.print(plain(f"note: {note}"), soft_wrap=True)
+
+
+def _make_classifier(
+    preset: Preset, bits: str | None, iterations: int, seed: int
+) -> tuple[AnnealedClassifier, list[int]]:
+    """The classifier of the preset, with the most bits that were asked for, and all that were."""
+    asked = None if bits is None else list(dict.fromkeys(parse_numbers(bits, "--bits")))
+    classifier = make_classifier(preset, max(asked) if asked else None, max(iterations, 1), seed)
+    return classifier, asked or [classifier.bits]
 
 
 @contextmanager
@@ -133,15 +173,16 @@ def _opened(samplers: Mapping[str, Sampler]) -> Iterator[None]:
 
 
 def _make_samplers(
-    asked: str | None, seed: int, native: Sampler | str | None
+    asked: str | None, seed: int, of_preset: Sampler | str | None
 ) -> tuple[dict[str, Sampler], dict[str, str]]:
     """The samplers, and why others are left out; what was named and cannot be made is an error."""
     names = UNASKED if asked is None else split_samplers(asked)
     made, skipped = {}, {}
     for name in names:
         try:
-            # The native annealer is the preset's: the paper's presets are its temperatures.
-            made[name] = choose_sampler(None if name == "native" else name, None, native, seed)
+            # The paper's presets are its temperatures, and those are the native annealer's.
+            papers = name == "native" and isinstance(of_preset, SimulatedAnnealer)
+            made[name] = choose_sampler(None if papers else name, None, of_preset, seed)
         except MissingDependencyError as error:
             if asked is not None:
                 raise
@@ -180,68 +221,3 @@ def _progress(names: Sequence[str], solves: int) -> Iterator[Callable[[str], Non
             progress.update(task, completed=names.index(name) * solves + done[name], description=name)
 
         yield on_solve
-
-
-def _describe(found: Comparison) -> dict[str, Any]:
-    """The comparison for JSON, with null for what it has no number for: never, or unknown because of a failure."""
-    return {
-        "problems": {
-            taken.name: {
-                "after": taken.after,
-                "count": len(taken.problems),
-                "variables": taken.problems[0].n_variables,
-                "lower_bound": float(taken.bounds.sum()),
-            }
-            for taken in found.problem_sets
-        },
-        "solving": [_finite(asdict(row)) for row in found.solving],
-        "training": [_finite(_training_row(record, found)) for record in (*found.training, found.optimum)],
-        "notes": list(found.notes),
-    }
-
-
-def _training_row(record: Record, found: Comparison) -> dict[str, Any]:
-    return {
-        "sampler": record.method,
-        "loss": record.loss,
-        "loss_ratio": record.loss / found.optimum.loss,
-        "test_accuracy": record.test.get("accuracy", math.nan),
-        "iterations": record.iterations,
-        "stop_reason": record.stop_reason,
-        "seconds": record.seconds,
-        "access_seconds": record.access_seconds,
-        "losses": record.history["loss"].tolist() if record.history else [],
-        "failure": record.error,
-    }
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
-
-
-def _open_folder(folder: Path) -> None:
-    if (folder / COMPARISON_FILE).exists():
-        raise InvalidInputError(f"{folder} holds a comparison already; name another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made fails before the work, not after it
-
-
-def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:
-    """Write problems, table, figure and, last, the document, whose presence says that all is there."""
-    notes = []
-    for file_format in ("npz", "bqm"):
-        try:
-            for taken in found.problem_sets:
-                for number, problem in enumerate(taken.problems):
-                    path = folder / "problems" / f"{taken.name}-class-{number}.{file_format}"
-                    write(problem, path, format=file_format)
-        except MissingDependencyError as error:
-            notes.append(f"no {file_format} files: {error}")
-    training = ({**row, "problems": "training"} for row in document["training"])
-    rows = [{key: row[key] for key in row if key != "losses"} for row in (*document["solving"], *training)]
-    store.write_table(rows, folder / "comparison.csv")
-    try:
-        sampler_figure.save_comparison_figure(found, folder / "comparison.png")
-    except MissingDependencyError as error:
-        notes.append(f"no figure: {error}")
-    write_json(folder / COMPARISON_FILE, document)
-    return notes

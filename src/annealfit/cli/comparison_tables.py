@@ -10,46 +10,84 @@ from rich.table import Table
 from annealfit.cli.display import console, make_table, plain
 from annealfit.experiments import Record
 from annealfit.experiments.sampler_study import Comparison
-from annealfit.experiments.solving import CONFIDENCE, SolveRow
+from annealfit.experiments.solving import ProblemSet, SolveRow
+from annealfit.experiments.success import CONFIDENCE, INTERVAL, Estimate
 from annealfit.report import sampler_figure
 
 # Headings of two lines.
-_SOLVING = "above\nbound", "% of\nit", "least\nms", "median\nms", "reached", "problems", "to\ntarget", "QPU\nms"
+_SOLVING = "residual\n%", "success\n%", "from–to", "solved", "ms per\nread", "solution\nms", "from–to"
 _TRAINING = "loss ÷\noptimum", "test\n%", "iterations", "seconds", "QPU\nseconds"
+_EMPTY = ""
 
 
-def print_comparison(found: Comparison, target: str) -> None:
-    """A table per problem set, one of the trainings, and what they say in words."""
+def print_comparison(found: Comparison) -> None:
+    """A table per problem set, one per set of trainings, and what they say in words."""
     for taken in found.problem_sets:
-        when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
-        count, size = len(taken.problems), taken.problems[0].n_variables
-        title = f"{count} problems {when}, {size} variables; sum of bounds {taken.bounds.sum():.4g}"
-        rows = [(row.sampler, row.failure, _solving_cells(row)) for row in found.solving if row.problems == taken.name]
-        console.print(_table(title, _SOLVING, rows), "")
-    trained = [(r.method, r.error, _training_cells(r, found)) for r in (*found.training, found.optimum)]
-    console.print(_table("Training with each", _TRAINING, trained), "")
-    failures = {record.method: record.error for record in found.training if record.error}
+        rows = taken.own(found.solving)
+        cells = [(row.sampler, row.failure, _solving_cells(row)) for row in rows]
+        console.print(_table(_title(taken), _SOLVING, cells), "")
+    for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in found.training):
+        records = (*found.trained(coordinates, bits), found.optimum)
+        trained = [(record.method, record.error, _training_cells(record, found)) for record in records]
+        title = f"Training with each, {coordinates}, {_count_bits(bits)}"
+        console.print(_table(title, _TRAINING, trained, optional=1), "")
+    _print_notes(found)
+
+
+def _title(taken: ProblemSet) -> str:
+    when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
+    count, truth = len(taken.problems), taken.truth
+    proven = (
+        f"optimum proven in {_milliseconds(truth.seconds / count)} ms each"
+        if truth.is_proven
+        else f"optimum proven for {int(truth.proven.sum())} of {count}"
+    )
+    return f"{count} problems {when}, {taken.coordinates}, {_count_bits(taken.bits)}, " + (
+        f"{taken.problems[0].n_variables} variables;\nsum of bounds {taken.bounds.sum():.4g}, {proven}"
+    )
+
+
+def _count_bits(bits: int) -> str:
+    return "1 bit" if bits == 1 else f"{bits} bits"
+
+
+def _print_notes(found: Comparison) -> None:
+    failures = {row.record.method: row.record.error for row in found.training if row.record.error}
     failures |= {row.sampler: row.failure for row in found.solving if row.failure}
     for name, failure in failures.items():
         console.print(plain(f"{name} failed: {failure}"), soft_wrap=True)
     console.print(
-        f"Reached: within {target} of the bound of the best energy that any sampler found. "
-        f"To target: the time of a problem until then with {CONFIDENCE:.0%} confidence, median, in ms."
+        "Success: share of the reads that are the optimum. Solution: the time of a problem until one is, with "
+        f"{CONFIDENCE:.0%} confidence, median. From–to: {INTERVAL:.0%} confidence intervals. Residual: mean of "
+        "(E − E*)/|E*| over reads. Solved: problems of which some read is the optimum. The time of a device is its "
+        "access time."
     )
+    if not all(taken.truth.is_proven for taken in found.problem_sets):
+        console.print(
+            "Where an optimum is not proven within --truth-limit, success is reaching the best energy known: "
+            "≤ and ≥ say so, for the optimum may be lower."
+        )
     console.print(plain(sampler_figure.summarise_comparison(found)))
 
 
 def _solving_cells(row: SolveRow) -> tuple[str, ...]:
+    success, time = row.success, row.seconds_to_solution
+    at_most, at_least = ("", "") if row.proven else ("≤ ", "≥ ")
     return (
-        f"{row.gap:.2e}",
-        f"{100 * row.gap_share:.1f}",
-        _milliseconds(row.least_seconds),
-        _milliseconds(row.median_seconds),
-        f"{row.reached:.0%}",
-        str(row.problems_reached),
-        _milliseconds(row.seconds_to_target),
-        "" if row.access_seconds is None else _milliseconds(row.access_seconds),
+        f"{100 * row.residual:.3g}",
+        f"{at_most}{100 * success.value:.1f}",
+        f"{100 * success.low:.0f}–{100 * success.high:.0f}",
+        f"{row.problems_solved}",
+        _milliseconds(row.seconds_per_read),
+        _milliseconds(time.value) if math.isinf(time.value) else f"{at_least}{_milliseconds(time.value)}",
+        _span(time),
     )
+
+
+def _span(time: Estimate) -> str:
+    if math.isinf(time.low):
+        return "–"
+    return f"{_milliseconds(time.low, 2)}–{'∞' if math.isinf(time.high) else _milliseconds(time.high, 2)}"
 
 
 def _training_cells(record: Record, found: Comparison) -> tuple[str, ...]:
@@ -58,13 +96,19 @@ def _training_cells(record: Record, found: Comparison) -> tuple[str, ...]:
         f"{100 * record.test.get('accuracy', math.nan):.1f}",
         str(record.iterations or ""),
         f"{record.seconds:.2f}",
-        "" if record.access_seconds is None else f"{record.access_seconds:.2f}",
+        _EMPTY if record.access_seconds is None else f"{record.access_seconds:.2f}",
     )
 
 
-def _table(title: str, headings: Sequence[str], rows: Sequence[tuple[str, str | None, tuple[str, ...]]]) -> Table:
-    """A row per sampler: its name, why it failed if it did, its cells. The last column is a QPU's, or is not there."""
-    width = len(headings) - (not any(cells[-1] for _, failure, cells in rows if failure is None))
+def _table(
+    title: str,
+    headings: Sequence[str],
+    rows: Sequence[tuple[str, str | None, tuple[str, ...]]],
+    optional: int = 0,
+) -> Table:
+    """A row per sampler: its name, why it failed if it did, its cells. `optional` last columns may be left out."""
+    unused = optional and not any(cells[-1] for _, failure, cells in rows if failure is None)
+    width = len(headings) - (optional if unused else 0)
     table = make_table(title)
     table.add_column("sampler", overflow="fold")
     columns = zip(*(cells for _, _, cells in rows), strict=True)
@@ -75,7 +119,7 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[tuple[str, str | 
     return table
 
 
-def _milliseconds(seconds: float) -> str:
+def _milliseconds(seconds: float, digits: int = 3) -> str:
     if math.isinf(seconds):
         return "never"
-    return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.3g}"
+    return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.{digits}g}"

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from annealfit.cli.display import console, make_progress, make_table, plain
-from annealfit.cli.options import JsonOption, parse_numbers
+from annealfit.cli.display import console, make_progress, plain
+from annealfit.cli.hardware_tables import coefficient_table, embedding_table, print_wide
+from annealfit.cli.options import CoordinatesOption, JsonOption, parse_coordinates, parse_numbers
 from annealfit.encoding import MAX_BITS
 from annealfit.errors import InvalidInputError
 from annealfit.experiments.hardware_study import MOST_VARIABLES_LOOKED_AT, make_workloads, study_hardware
@@ -32,10 +30,6 @@ from annealfit.hardware.feasibility import (
 )
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_properties
 from annealfit.report import hardware_figure
-
-_NOTHING = "–"
-_HEADED_IF_VARIED = ("features", "classes")
-_FOLDED = ("qubits\nclass / call", "at once", "calls")  # where a terminal is narrower than the table
 
 
 def hardware(
@@ -55,6 +49,7 @@ def hardware(
     annealing_time: Annotated[
         float | None, typer.Option(metavar="µs", help="Microseconds of an anneal. Default: the solver's.")
     ] = None,
+    coordinates: CoordinatesOption = None,
     seed: Annotated[int, typer.Option(help="Decides the filters and the defects.")] = 42,
     plot: Annotated[Path | None, typer.Option("-o", "--plot", metavar="FILE", help="Draw it: png, svg or pdf.")] = None,
     as_json: JsonOption = False,
@@ -62,7 +57,8 @@ def hardware(
     """Tell whether the problems of a training fit an annealer's chip, and what they cost there.
 
     Embeds every class's problem, which is a clique of (d+1)·K variables, counts how many classes fit side by side,
-    and sets the coefficients of digits' problems against the published analog error. Nothing is submitted.
+    and sets the coefficients of digits' problems, raw and centred, against the published analog error. Nothing is
+    submitted.
 
     [bold]Examples[/]
 
@@ -83,7 +79,7 @@ def hardware(
     if plot is not None:
         hardware_figure.check_drawable(plot, [workload.features for workload in workloads])
     devices = _devices(topology, defects, solver, seed)
-    rows = _study(devices, workloads, seed)
+    rows = _study(devices, workloads, seed, parse_coordinates(coordinates))
     every_features = dict.fromkeys(workload.features for workload in workloads)
     capacities = [capacity_of(device.chip, number) for device in devices for number in every_features]
     if plot is not None:
@@ -91,8 +87,7 @@ def hardware(
     if as_json:
         typer.echo(json.dumps(_as_json(devices, capacities, rows, workloads[0]), indent=2, ensure_ascii=False))
         return
-    for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
-        _print_table(_table(list(rows_of_chip), capacities))
+    _print_tables(devices, rows, capacities)
     for line in [*_answers(capacities, rows), *_notes(devices, rows, workloads[0], plot)]:
         console.print(plain(line), soft_wrap=True)
 
@@ -114,76 +109,35 @@ def _devices(topologies: list[str] | None, defects: float, solver: Path | None, 
     return devices
 
 
-def _study(devices: Sequence[Device], workloads: Sequence[Workload], seed: int) -> list[Feasibility]:
+def _by_ranges(devices: Sequence[Device], rows: Sequence[Feasibility]) -> list[list[Feasibility]]:
+    """The rows of chips that have the same ranges, and so the same coefficients; none where none were looked at."""
+    ranges = {device.chip.name: device.ranges for device in devices}
+    groups = [[row for row in rows if ranges[row.chip] == own] for own in dict.fromkeys(ranges.values())]
+    return [group for group in groups if any(row.resolutions for row in group)]
+
+
+def _print_tables(devices: Sequence[Device], rows: Sequence[Feasibility], capacities: Sequence[Capacity]) -> None:
+    for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
+        print_wide(embedding_table(list(rows_of_chip), capacities))
+    for rows_of_ranges in _by_ranges(devices, rows):
+        chips = ", ".join(dict.fromkeys(row.chip for row in rows_of_ranges))
+        console.print(plain(f"Couplings of digits' problems, scaled to the ranges of {chips}"), soft_wrap=True)
+        print_wide(coefficient_table(rows_of_ranges))
+
+
+def _study(
+    devices: Sequence[Device], workloads: Sequence[Workload], seed: int, coordinates: Sequence[str]
+) -> list[Feasibility]:
     progress = make_progress(
         TextColumn("Embedding {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     )
     rows = []
     with progress:
         task = progress.add_task(devices[0].chip.name, total=len(devices) * len(workloads))
-        for row in study_hardware(devices, workloads, seed):
+        for row in study_hardware(devices, workloads, seed, coordinates):
             rows.append(row)
             progress.update(task, advance=1, description=row.chip)
     return rows
-
-
-def _print_table(table: Table) -> None:
-    natural = Measurement.get(console, console.options.update(width=1000), table).maximum
-    # In a file or a pipe there is no right margin that cells would have to be folded for.
-    wide = console if console.is_terminal else Console(highlight=False, width=max(console.width, natural))
-    wide.print(table)
-    wide.print()
-
-
-def _table(rows: Sequence[Feasibility], capacities: Sequence[Capacity]) -> Table:
-    capacity = next(capacity for capacity in capacities if capacity.chip == rows[0].chip)
-    table = make_table(
-        f"{plain(capacity.chip)}: {capacity.qubits:,} qubits, {capacity.couplers:,} couplers, "
-        f"largest clique {capacity.largest_clique}"
-    )
-    cells = [_cells(row) for row in rows]
-    shown = [name for name in cells[0] if name not in _HEADED_IF_VARIED or len({row[name] for row in cells}) > 1]
-    for name in shown:
-        table.add_column(name, justify="right", no_wrap=name not in _FOLDED)
-    for row in cells:
-        table.add_row(*(row[name] for name in shown))
-    return table
-
-
-def _cells(row: Feasibility) -> dict[str, str]:
-    """The texts of a row by their headings."""
-    placement, cost = row.placement, row.cost
-    texts = {
-        "features": str(row.features),
-        "classes": str(row.classes),
-        "bits": str(row.bits),
-        "variables": f"{row.variables:,}",
-        "couplings": f"{row.couplings:,}",
-        "chains": _NOTHING,
-        "qubits\nclass / call": _NOTHING,
-        "at once": "no fit",
-        "calls": _NOTHING,
-        "QPU\ntime": _NOTHING,
-    }
-    if placement and cost:
-        shortest, longest = placement.shortest_chain, placement.longest_chain
-        texts |= {
-            "chains": str(longest) if shortest == longest else f"{shortest}–{longest}",
-            "qubits\nclass / call": f"{placement.qubits_of_a_class:,} / {placement.qubits_of_a_call:,}",
-            "at once": f"{placement.classes_at_once} of {row.classes}",
-            "calls": f"{cost.calls:,} × {1000 * cost.access_seconds_of_a_call:.0f} ms",
-            "QPU\ntime": f"{cost.access_seconds:,.1f} s",
-        }
-    resolution = row.resolution
-    texts["span"] = f"2^{resolution.span_of_couplings:.0f}" if resolution else _NOTHING
-    texts["below\nerror"] = _shares(row) if resolution else _NOTHING
-    return texts
-
-
-def _shares(row: Feasibility) -> str:
-    assert row.resolution is not None
-    least, *_, most = (row.resolution.share_below[error] for error in ERROR_LEVELS)
-    return f"{100 * least:.0f}–{100 * most:.0f} %"
 
 
 def _answers(capacities: Sequence[Capacity], rows: Sequence[Feasibility]) -> list[str]:
@@ -229,10 +183,11 @@ def _notes(devices: Sequence[Device], rows: Sequence[Feasibility], workload: Wor
         "",
         f"QPU time: access time of {workload.iterations} iterations with {workload.reads} reads{annealed}, estimated "
         "with D-Wave's timing of Advantage in August 2022, for Zephyr too, unless a solver's file brings its own.",
-        f"below error: couplings of digits' problems smaller than {least} to {most} of the range, once scaled to it "
+        "span: largest coupling over the smallest. largest, chains: the largest coupling and the chain strength once "
+        f"scaled. below error: couplings smaller than {least} to {most} of the range then "
         f"(published error: couplings {least} to {of_couplings}, fields {least} to {most}).",
     ]
-    if any(row.resolution is None for row in rows):
+    if any(not row.resolutions for row in rows):
         notes.append(f"Coefficients are looked at up to {MOST_VARIABLES_LOOKED_AT:,} variables.")
     notes += [
         f"{device.chip.name} does not say its {', '.join(device.assumed)}: Advantage's published values stand for them."

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from annealfit.coordinates import COORDINATES
 from annealfit.datasets import DATASETS
-from annealfit.errors import InvalidInputError
+from annealfit.errors import InvalidInputError, choose
 from annealfit.experiments import store
 from annealfit.export import FORMATS
 from annealfit.samplers.catalogue import SAMPLERS
@@ -58,12 +59,19 @@ SamplerOption = Annotated[
     typer.Option(
         metavar="NAME[:SETTING=VALUE,…]",
         help=f"What solves the QUBOs: {', '.join(SAMPLERS)}. mock-qpu rehearses on a simulated D-Wave chip.",
-        show_default="native",
+        show_default="levels",
     ),
 ]
 BlocksOption = Annotated[
     int | None,
     typer.Option(help="Solve problems in blocks of at most so many variables: for those larger than a chip."),
+]
+CoordinatesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,…",
+        help=f"Bases in which the bits are chosen, any of {', '.join(COORDINATES)}. The paper's is raw.",
+    ),
 ]
 SeedOption = Annotated[int, typer.Option(help="Decides the split, the filters, the initial weights and every anneal.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -88,3 +96,14 @@ def parse_numbers(text: str, option_name: str) -> list[int]:
             )
         numbers += span
     return numbers
+
+
+def parse_coordinates(text: str | None, usual: tuple[str, ...] = ("raw", "centred")) -> tuple[str, ...]:
+    """The coordinates that the value of the option lists, each once.
+
+    >>> parse_coordinates("centred, raw"), parse_coordinates(None)
+    (('centred', 'raw'), ('raw', 'centred'))
+    """
+    if text is None:
+        return usual
+    return tuple(dict.fromkeys(choose("coordinates", part.strip(), COORDINATES) for part in text.split(",")))

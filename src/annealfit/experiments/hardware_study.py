@@ -39,13 +39,20 @@ def make_workloads(
     return [Workload(*numbers, **settings) for numbers in product(features, classes, bits)]
 
 
-def study_hardware(devices: Sequence[Device], workloads: Sequence[Workload], seed: int = 42) -> Iterator[Feasibility]:
+def study_hardware(
+    devices: Sequence[Device],
+    workloads: Sequence[Workload],
+    seed: int = 42,
+    coordinates: Sequence[str] = ("raw", "centred"),
+) -> Iterator[Feasibility]:
     """Assess every workload on every device, one row after another as they are asked for.
+
+    Every row has the coefficients in all these coordinates side by side; the embedding is the same.
 
     >>> from annealfit.hardware.feasibility import published_device
     >>> from annealfit.hardware.topologies import ideal_chip
     >>> rows = study_hardware([published_device(ideal_chip("Z12"))], make_workloads([18], [10], [3, 10]))
-    >>> [(row.embeds, round(row.resolution.share_below[0.015], 2)) for row in rows]
+    >>> [(row.embeds, round(row.resolutions["raw"].share_below[0.015], 2)) for row in rows]
     [(True, 0.18), (False, 0.88)]
     """
     most_classes: dict[int, int] = {}
@@ -55,30 +62,34 @@ def study_hardware(devices: Sequence[Device], workloads: Sequence[Workload], see
         for workload in workloads:
             if workload.variables <= device.chip.largest_clique:
                 device.chip.tiles(workload.variables, most_classes[workload.variables])  # once; fewer are among them
-            yield assess(workload, device, resolution_of(workload, device.ranges, seed))
+            yield assess(workload, device, resolutions_of(workload, device.ranges, seed, coordinates))
 
 
-def resolution_of(workload: Workload, ranges: DeviceRanges, seed: int = 42) -> Resolution | None:
-    """How much of the workload's problems a device of these ranges resolves; None for problems too large to look at."""
+def resolutions_of(
+    workload: Workload, ranges: DeviceRanges, seed: int = 42, coordinates: Sequence[str] = ("raw", "centred")
+) -> dict[str, Resolution]:
+    """How much of the workload's problems a device of these ranges resolves; empty if they are too large to look at."""
     if workload.variables > MOST_VARIABLES_LOOKED_AT:
-        return None
-    return _resolution(workload.features, workload.bits, ranges, seed)
+        return {}
+    return {basis: _resolution(workload.features, workload.bits, ranges, seed, basis) for basis in coordinates}
 
 
-def representative_problem(features: int, bits: int, seed: int = 42) -> QuadraticProblem:
+def representative_problem(features: int, bits: int, seed: int = 42, coordinates: str = "raw") -> QuadraticProblem:
     """The first problem of a training on digits that has the largest gradient: of all classes' the largest fields.
 
     >>> representative_problem(features=18, bits=3).n_variables
     57
     """
     inputs, labels = _digits(math.ceil(features / _FEATURES_OF_A_FILTER), seed)
-    problems = AnnealedClassifier(bits=bits, random_state=seed).problems(inputs[:, :features], labels)
+    problems = AnnealedClassifier(bits=bits, coordinates=coordinates, random_state=seed).problems(
+        inputs[:, :features], labels
+    )
     return max(problems, key=lambda problem: float(np.abs(problem.gradient).max()))
 
 
 @cache  # devices mostly share their ranges
-def _resolution(features: int, bits: int, ranges: DeviceRanges, seed: int) -> Resolution:
-    fields, couplings, _ = representative_problem(features, bits, seed).to_ising()
+def _resolution(features: int, bits: int, ranges: DeviceRanges, seed: int, coordinates: str) -> Resolution:
+    fields, couplings, _ = representative_problem(features, bits, seed, coordinates).to_ising()
     return resolve(fields, couplings, ranges)
 
 

@@ -23,6 +23,8 @@ ERROR_LEVELS = (COUPLING_ERROR[0], COUPLING_ERROR[1], FIELD_ERROR[1])
 # Multiple of uniform torque compensation. The usual 1.414 is meant for couplings of random sign; those of a Gram matrix
 # mostly share theirs, and pull at a chain together: with it a fifth of the chains broke at 2 bits (docs/qpu.md).
 CHAIN_PREFACTOR = 2.0
+# Couplings below this share of the largest are what rounding leaves of those that cancel, as a centred bias's do.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,9 @@ class Resolution:
     """What a device's ranges and error make of a problem."""
 
     scale: float  # by which its coefficients are divided
+    couplings: int  # that are not 0
+    largest_coupling: float  # once divided: where it is below the range, chains or fields decide the scale
+    chain_strength: float  # likewise
     span_of_couplings: float  # as a power of two
     share_below: dict[float, float]  # of the couplings, by error level
 
@@ -120,10 +125,19 @@ def resolve(
     >>> resolution.share_below[0.025]
     0.6666666666666666
     """
-    scale = device_scale(fields, couplings, torque_compensation(couplings, chain_prefactor), ranges)
-    below = {error: share_below(couplings, scale, error) for error in ERROR_LEVELS}
-    return Resolution(scale, float(np.log2(span(couplings))), below)
+    chain = torque_compensation(couplings, chain_prefactor)
+    scale = device_scale(fields, couplings, chain, ranges)
+    sizes = _sizes(couplings)
+    return Resolution(
+        scale,
+        couplings=len(sizes),
+        largest_coupling=float(sizes.max(initial=0.0) / scale),
+        chain_strength=chain / scale,
+        span_of_couplings=float(np.log2(span(couplings))),
+        share_below={error: share_below(couplings, scale, error) for error in ERROR_LEVELS},
+    )
 
 
 def _sizes(couplings: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.abs(couplings[couplings != 0])
+    sizes = np.abs(couplings[couplings != 0])
+    return sizes[sizes > _ROUNDING * sizes.max(initial=0.0)]

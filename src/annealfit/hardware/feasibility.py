@@ -161,7 +161,7 @@ class Feasibility:
     embeds: bool
     placement: Placement | None
     cost: Cost | None
-    resolution: Resolution | None  # None where the coefficients were not looked at
+    resolutions: Mapping[str, Resolution]  # by coordinates; none where the coefficients were not looked at
     reason: str = ""
     remedy: str = ""
 
@@ -180,7 +180,7 @@ def capacity_of(chip: Chip, features: int) -> Capacity:
     return Capacity(chip.name, len(graph), graph.number_of_edges(), chip.largest_clique, features, bits)
 
 
-def assess(workload: Workload, device: Device, resolution: Resolution | None = None) -> Feasibility:
+def assess(workload: Workload, device: Device, resolutions: Mapping[str, Resolution] | None = None) -> Feasibility:
     """Whether the workload's problems fit the device, where they go and what the training costs.
 
     >>> from annealfit.hardware.topologies import ideal_chip
@@ -204,7 +204,7 @@ def assess(workload: Workload, device: Device, resolution: Resolution | None = N
         embeds=placement is not None,
         placement=placement,
         cost=_estimate(workload, device, placement) if placement else None,
-        resolution=resolution,
+        resolutions=resolutions or {},
         reason=reason,
         remedy=remedy,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ PICTURE_FORMATS = ("png", "svg", "pdf")
 # Okabe and Ito's palette, which people with any colour vision can tell apart; each with its own marker and line.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 _MARKERS = ("o", "s", "^", "D", "v")
+_LINES = ("-", "--", ":", "-.")  # of coordinates
 _GREY = "#444444"
 _FITS = {"all": "full", "some": "left", "none": "none"}  # how much of a marker is filled
 
@@ -86,27 +88,31 @@ def _draw_sizes(axes: Any, curves: Mapping[int, _Curve], largest_cliques: Mappin
 
 def _draw_shares(axes: Any, curves: Mapping[int, _Curve]) -> None:
     least, of_couplings, most = ERROR_LEVELS
-    for index, curve in enumerate(curves.values()):
-        looked_at = {bits: rows for bits, rows in curve.items() if rows[0].resolution}
+    names = _coordinates_in(curves)
+    for (index, curve), (name, line) in product(enumerate(curves.values()), zip(names, _LINES, strict=False)):
+        looked_at = {bits: rows for bits, rows in curve.items() if name in rows[0].resolutions}
         levels = {
-            error: [
-                100 * max(row.resolution.share_below[error] for row in rows if row.resolution)
-                for rows in looked_at.values()
-            ]
+            error: [100 * max(row.resolutions[name].share_below[error] for row in rows) for rows in looked_at.values()]
             for error in ERROR_LEVELS
         }
         axes.fill_between(list(looked_at), levels[least], levels[most], color=_COLOURS[index], alpha=0.2, linewidth=0)
         if len(looked_at) == 1:  # a band has no width there
             axes.vlines(list(looked_at), levels[least], levels[most], color=_COLOURS[index], alpha=0.2, linewidth=8)
-        _draw_curve(axes, index, looked_at, levels[of_couplings])
+        _draw_curve(axes, index, looked_at, levels[of_couplings], line)
     title = f"Couplings below the analog error:\nmarkers {of_couplings}, band {least} to {most} of the range"
     axes.set(title=title, ylabel="Share of the couplings, %", ylim=(-3, 103))
 
 
-def _draw_curve(axes: Any, index: int, curve: _Curve, values: Sequence[float]) -> None:
+def _coordinates_in(curves: Mapping[int, _Curve]) -> list[str]:
+    """The coordinates of the rows, in order."""
+    every = (row for curve in curves.values() for rows in curve.values() for row in rows)
+    return list(dict.fromkeys(name for row in every for name in row.resolutions))
+
+
+def _draw_curve(axes: Any, index: int, curve: _Curve, values: Sequence[float], line: str = "-") -> None:
     """A line with a marker at every number of bits, filled as far as it fits."""
     colour, marker = _COLOURS[index], _MARKERS[index]
-    axes.plot(list(curve), values, color=colour, linewidth=1.2, zorder=2)
+    axes.plot(list(curve), values, color=colour, linestyle=line, linewidth=1.2, zorder=2)
     for (bits, rows), value in zip(curve.items(), values, strict=True):
         axes.plot([bits], [value], zorder=3, **_marker(colour, marker, _fit(rows)))
     ticker = require("matplotlib.ticker", extra="plot", purpose=_PURPOSE)
@@ -142,6 +148,12 @@ def _legend(curves: Mapping[int, _Curve], *, several_chips: bool) -> list[Any]:
         lines.Line2D([], [], color=colour, marker=marker, label=f"d = {features}")
         for features, colour, marker in zip(curves, _COLOURS, _MARKERS, strict=False)
     ]
+    names = _coordinates_in(curves)
+    if len(names) > 1:
+        handles += [
+            lines.Line2D([], [], color=_GREY, linestyle=line, label=name)
+            for name, line in zip(names, _LINES, strict=False)
+        ]
     return handles + [
         lines.Line2D([], [], label=word, **_marker(_GREY, "o", fit)) for fit, word in words.items() if fit in seen
     ]

@@ -22,7 +22,7 @@ Styles = dict[str, dict[str, str]]  # of a sampler: colour and marker
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 _MARKERS = "osD^vPX*"
 _TEXT = {"fontsize": 8, "color": "#333333"}
-_SMALLEST_SHARE = 1e-6  # the bound is known no better than that, and a logarithmic axis has no zero
+_SMALLEST_SHARE = 1e-6  # a logarithmic axis has no zero
 _LEADER = {"arrowstyle": "-", "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
 Place = tuple[float, float, str, str]
 # Where a label may stand around its marker, in points, and which part of it stands there: near before far.
@@ -35,27 +35,38 @@ _PLACES: tuple[Place, ...] = tuple(
 
 
 def draw_comparison(comparison: Comparison) -> Any:
-    """A panel per problem set, energy above the bound against the time of a solve, and one of the trainings."""
-    count = 1 + len(comparison.problem_sets)
+    """A row of panels per coordinates and bits: energy above the lowest against time per problem set, and training."""
+    variants = dict.fromkeys(taken.variant for taken in comparison.problem_sets)
+    sets = {variant: [taken for taken in comparison.problem_sets if taken.variant == variant] for variant in variants}
+    trained = bool(comparison.training)
+    count = max(map(len, sets.values())) + trained
     figure = require("matplotlib.figure", extra="plot", purpose=_PURPOSE).Figure(
-        layout="constrained", figsize=(4.4 * count, 4.0), dpi=150
+        layout="constrained", figsize=(4.4 * count, 4.0 * len(sets)), dpi=150
     )
-    panels = figure.subplots(1, count)
-    styles = {
-        record.method: {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
-        for number, record in enumerate(comparison.training)
-    }
-    labels = []
-    for axes, taken in zip(panels, comparison.problem_sets, strict=False):
-        rows = [row for row in comparison.solving if row.problems == taken.name and row.failure is None]
-        labels.append(_draw_solving(axes, taken, rows, styles))
-    ends = _draw_training(panels[-1], comparison, styles)
+    grid = figure.subplots(len(sets), count, squeeze=False)
+    styles = styles_of([row.sampler for row in comparison.solving])
+    labels, ends = [], []
+    for panels, (variant, taken_sets) in zip(grid, sets.items(), strict=True):
+        for axes, taken in zip(panels, taken_sets, strict=False):
+            rows = [row for row in taken.own(comparison.solving) if row.failure is None]
+            labels.append((axes, _draw_solving(axes, taken, rows, styles)))
+        if trained:
+            ends.append((panels[-1], _draw_training(panels[-1], comparison, variant, styles)))
     figure.draw_without_rendering()  # until the panels have their places, labels cannot have theirs
-    _label_ends(panels[-1], ends)
+    for axes, curves in ends:
+        _label_ends(axes, curves)
     figure.draw_without_rendering()
-    for axes, texts in zip(panels, labels, strict=False):
+    for axes, texts in labels:
         _part_labels(axes, texts)
     return figure
+
+
+def styles_of(samplers: Sequence[str]) -> Styles:
+    """Colour and marker of every sampler, by the order in which they are named."""
+    return {
+        name: {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
+        for number, name in enumerate(dict.fromkeys(samplers))
+    }
 
 
 def save_comparison_figure(comparison: Comparison, path: Path) -> Path:
@@ -70,25 +81,30 @@ def summarise_comparison(comparison: Comparison) -> str:
     """Which sampler was best at what, in plain sentences; ties are named together."""
     sentences = []
     for taken in comparison.problem_sets:
-        rows = [row for row in comparison.solving if row.problems == taken.name and row.failure is None]
+        rows = [row for row in taken.own(comparison.solving) if row.failure is None]
         if rows:
-            energies = {row.sampler: row.gap for row in rows}
-            times = {row.sampler: row.seconds_to_target for row in rows}
+            shares = {row.sampler: -row.success.value for row in rows}
+            times = {row.sampler: row.seconds_to_solution.value for row in rows}
             fastest = (
-                f"fastest to the target is {_least(times)}"
+                f"fastest to the solution is {_least(times)}"
                 if min(times.values()) < math.inf
-                else "none reaches half of the targets"
+                else "none solves half of the problems"
             )
+            most = -min(shares.values())
+            often = f"{_least(shares)} succeeds most often, in {most:.1%} of the reads" if most else "no read succeeds"
             sentences.append(
-                f"On the {taken.name} problems the energies of {_least(energies)} are the lowest; {fastest}."
+                f"On the {taken.name} problems ({taken.coordinates}, K = {taken.bits}) {often}; {fastest}."
             )
     optimum = comparison.optimum
-    losses = {record.method: record.loss / optimum.loss for record in comparison.training if record.error is None}
-    if losses:
-        sentences.append(
-            f"Training ends lowest with {_least(losses)}, at {min(losses.values()):.5f} times the optimum, which "
-            f"logistic regression finds in {optimum.seconds:.2f} s."
-        )
+    for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in comparison.training):
+        records = [record for record in comparison.trained(coordinates, bits) if record.error is None]
+        losses = {record.method: record.loss / optimum.loss for record in records}
+        if losses:
+            sentences.append(
+                f"Training ({coordinates}, K = {bits}) ends lowest with {_least(losses)}, at "
+                f"{min(losses.values()):.5f} times the optimum, which logistic regression finds in "
+                f"{optimum.seconds:.2f} s."
+            )
     return " ".join(sentences)
 
 
@@ -100,12 +116,12 @@ def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles
     """A marker per sampler, and a hollow one at a QPU's own time; returns the labels, which have no place yet."""
     ticker = require("matplotlib.ticker", extra="plot", purpose=_PURPOSE)
     axes.set(
-        xscale="log", yscale="log", xlabel="Time of a solve, ms (median)", ylabel="Energy above the bound, % of it"
+        xscale="log", yscale="log", xlabel="Time of a solve, ms (median)", ylabel="Energy of a read above the lowest, %"
     )
-    axes.set_title(f"Problems after {taken.after} iterations" if taken.after else "Problems of the first iteration")
+    axes.set_title(title_of(taken))
     labels = []
     for row in rows:
-        energy = 100 * max(row.gap_share, _SMALLEST_SHARE)
+        energy = 100 * max(row.residual, _SMALLEST_SHARE)
         places = {row.sampler: 1e3 * row.median_seconds}
         if row.access_seconds is not None:
             places["QPU time"] = 1e3 * row.access_seconds
@@ -115,7 +131,9 @@ def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles
             axes.plot(*place, linestyle="none", markersize=7, fillstyle=fill, **styles[row.sampler])
             leader = {**_LEADER, "color": "#999999", "linewidth": 0.5, "shrinkB": 4}
             labels.append(
-                axes.annotate(_plain(name), place, (0, 0), textcoords="offset points", arrowprops=leader, **_TEXT)
+                axes.annotate(
+                    shown_plainly(name), place, (0, 0), textcoords="offset points", arrowprops=leader, **_TEXT
+                )
             )
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
@@ -126,10 +144,18 @@ def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles
     return labels
 
 
-def _draw_training(axes: Any, comparison: Comparison, styles: Styles) -> list[tuple[str, str, float, float]]:
+def title_of(taken: ProblemSet) -> str:
+    """What a panel is of."""
+    when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
+    return f"Problems {when},\n{taken.coordinates}, K = {taken.bits}"
+
+
+def _draw_training(
+    axes: Any, comparison: Comparison, variant: tuple[str, int], styles: Styles
+) -> list[tuple[str, str, float, float]]:
     """A curve per sampler; returns name, colour and last point of each."""
     ends = []
-    for record in comparison.training:
+    for record in comparison.trained(*variant):
         excess = record.history.get("loss", np.empty(0)) / comparison.optimum.loss - 1
         if not (excess > 0).any():
             continue  # failed, or at the optimum from the start: nothing that a logarithmic axis can show
@@ -138,7 +164,8 @@ def _draw_training(axes: Any, comparison: Comparison, styles: Styles) -> list[tu
         axes.plot(shown + 1, excess[shown], color=colour, linewidth=1.3)
         ends.append((record.method, colour, float(shown[-1] + 1), float(excess[shown[-1]])))
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set(yscale="log", xlabel="Iteration", ylabel="Loss above the optimum, share of it", title="Training")
+    title = "Training,\n{}, K = {}".format(*variant)
+    axes.set(yscale="log", xlabel="Iteration", ylabel="Loss above the optimum, share of it", title=title)
     axes.grid(alpha=0.25)
     return ends
 
@@ -153,7 +180,7 @@ def _label_ends(axes: Any, ends: Sequence[tuple[str, str, float, float]]) -> Non
     edge = axes.get_window_extent().x1 + 6 * per_point
     for (name, colour, x, y), pixel, height in zip(ends, pixels, heights, strict=True):
         axes.annotate(
-            _plain(name),
+            shown_plainly(name),
             (x, y),
             ((edge - pixel[0]) / per_point, (height - pixel[1]) / per_point),
             textcoords="offset points",
@@ -195,5 +222,6 @@ def _part_labels(axes: Any, labels: Sequence[Any]) -> None:
         obstacles.append(put(text, best))
 
 
-def _plain(text: str) -> str:
-    return text.replace("$", r"\$")  # matplotlib reads mathematics between dollar signs
+def shown_plainly(text: str) -> str:
+    """The text as it is: matplotlib reads mathematics between dollar signs."""
+    return text.replace("$", r"\$")

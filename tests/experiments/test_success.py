@@ -1,0 +1,66 @@
+"""Shares, their intervals and times to solution, against values worked out by hand."""
+
+import math
+
+import pytest
+from scipy.stats import binomtest
+
+from annealfit.errors import InvalidInputError
+from annealfit.experiments.success import Estimate, estimate_share, estimate_time, time_to_solution
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "expected"),
+    [
+        (1.0, 0.5, math.log(0.01) / math.log(0.5)),  # 6.64 reads
+        (3.0, 0.1, 3 * math.log(0.01) / math.log(0.9)),
+        (2.0, 0.99, 2.0),
+        (2.0, 0.999, 2.0),  # there is no third of a read
+        (2.0, 1.0, 2.0),
+        (2.0, 0.0, math.inf),
+    ],
+)
+def test_time_to_solution_by_hand(seconds, share, expected):
+    assert time_to_solution(seconds, share) == pytest.approx(expected)
+
+
+def test_what_is_no_share_is_refused():
+    with pytest.raises(InvalidInputError, match="share is 1.5"):
+        time_to_solution(1.0, 1.5)
+    with pytest.raises(InvalidInputError, match="successes is 3"):
+        estimate_share(3, 2)
+
+
+def test_an_interval_by_hand():
+    """Wilson's for 1 of 4 and z = 1.96: centre (1/4 + z²/8)/(1 + z²/4), half its width √(3/64 + z²/64)·z/(1 + z²/4)."""
+    z2 = 1.959964**2
+    centre, half = (0.25 + z2 / 8) / (1 + z2 / 4), math.sqrt(z2 * (3 / 64 + z2 / 64)) / (1 + z2 / 4)
+    found = estimate_share(1, 4)
+    assert found.value == 0.25
+    assert (found.low, found.high) == (pytest.approx(centre - half, abs=1e-6), pytest.approx(centre + half, abs=1e-6))
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 64), (1, 64), (32, 64), (63, 64), (64, 64), (3, 640)])
+def test_intervals_are_scipys(successes, trials):
+    interval = binomtest(successes, trials).proportion_ci(method="wilson")
+    found = estimate_share(successes, trials)
+    assert (found.low, found.high) == (pytest.approx(interval.low, abs=1e-12), pytest.approx(interval.high, abs=1e-12))
+
+
+def test_never_and_always_have_open_ends_and_no_read_says_nothing():
+    never, always = estimate_share(0, 64), estimate_share(64, 64)
+    assert (never.value, never.low, always.value, always.high) == (0.0, 0.0, 1.0, 1.0)
+    z2 = 1.959964**2
+    assert never.high == pytest.approx(z2 / (64 + z2), abs=1e-6)
+    assert always.low == pytest.approx(64 / (64 + z2), abs=1e-6)
+    assert estimate_share(0, 0) == Estimate(0.0, 0.0, 1.0)
+
+
+def test_the_interval_of_a_share_is_carried_to_the_time():
+    time = estimate_time(2.0, Estimate(0.5, 0.25, 0.75))
+    ends = [2.0 * math.log(0.01) / math.log(rest) for rest in (0.5, 0.25, 0.75)]
+    assert (time.value, time.low, time.high) == tuple(map(pytest.approx, ends))
+    never = estimate_time(2.0, estimate_share(0, 64))
+    assert (never.value, never.high) == (math.inf, math.inf)
+    assert never.low == pytest.approx(2.0 * math.log(0.01) / math.log(1 - estimate_share(0, 64).high))
+    assert estimate_time(2.0, estimate_share(64, 64)).value == 2.0
