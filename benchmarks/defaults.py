@@ -34,7 +34,6 @@ VARIANTS = {
     '`precision_policy="adaptive"`': {"precision_policy": "adaptive"},
     "D-Wave's chain (`native`)": {"sampler": "native"},
     "no annealing (`rounded`)": {"sampler": "rounded"},
-    "the proven optimum (`lattice`)": {"sampler": "lattice:time_limit=0.2"},
     "all as in 0.1.0": {
         "coordinates": "raw",
         "acceptance": "line_search",

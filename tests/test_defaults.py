@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.preprocessing import StandardScaler
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.baselines import solve_logistic
 from annealfit.objectives import LinearHead
+from annealfit.samplers import LatticeSolver, LevelAnnealer
 
 SEEDS = range(42, 47)
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -33,6 +36,55 @@ def trained(name, seed, **settings):
     X_train, y_train, X_test, y_test, optimum, accuracy = prepared(name, seed)
     clf = AnnealedClassifier(regularization=1e-3, random_state=seed, **settings).fit(X_train, y_train)
     return clf.history_[-1]["loss"] / optimum - 1, clf.score(X_test, y_test) - accuracy, clf
+
+
+def iterations(X, y, optimum, **settings):
+    """Iterations to 1.001 times the optimum; none of them raises the loss."""
+    history = AnnealedClassifier(max_iter=60, tol=0, **settings).fit(X, y).history_
+    assert all(row["loss_change"] <= 0 for row in history)
+    return 1 + sum(row["loss"] > 1.001 * optimum for row in history)
+
+
+@pytest.mark.parametrize(("bits", "allowed"), [(1, 30), (2, 15), (3, 8)])
+def test_iterations_on_digits(bits, allowed):
+    found = [iterations(X, y, optimum, bits=bits, random_state=seed) for seed in SEEDS
+             for X, y, _, _, optimum, _ in [prepared("digits", seed)]]  # fmt: skip
+    assert np.mean(found) <= allowed
+
+
+@pytest.mark.parametrize(("bits", "allowed"), [(3, 40), (5, 30)])
+def test_iterations_on_mnist_at_full_size(bits, allowed, monkeypatch):
+    if not (DATA / "mnist").is_dir():
+        pytest.skip("no files of mnist at hand; set ANNEALFIT_DATA")
+    monkeypatch.setenv("ANNEALFIT_DATA", str(DATA))
+    data = load_dataset("mnist", seed=42, n_train=6000, n_test=10, size=28)
+    X = RandomConvFeatures(32, kernel_size=7, pool_size=5, random_state=42).fit_transform(data.X_train)
+    optimum = LinearHead.of_arrays(X, data.y_train, 10, 1e-3).at(solve_logistic(X, data.y_train, 1e-3).weights).loss
+    assert iterations(X, data.y_train, optimum, bits=bits, random_state=42) <= allowed
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
+@pytest.mark.filterwarnings("error")
+def test_tables_converge_to_the_tolerance_without_a_warning(load, bits):
+    X, y = load(return_X_y=True)
+    clf = AnnealedClassifier(bits, random_state=0).fit(StandardScaler().fit_transform(X), y)
+    assert clf.stop_reason_ == "tolerance"
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_the_default_sampler_finds_the_proven_optimum_of_centred_problems(bits):
+    """In at least 95 % of the reads of the first problems of digits."""
+    X, y, *_ = prepared("digits", 42)
+    problems = AnnealedClassifier(bits, random_state=42).problems(X, y)
+    truths = LatticeSolver().solve(problems, [0] * 10)
+    answers = LevelAnnealer(num_reads=50).solve(problems, range(10))
+    assert all(truth.info["proven"] for truth in truths)
+    close = [
+        (answer.energies <= truth.best_energy + 1e-9 * abs(truth.best_energy)).mean()
+        for answer, truth in zip(answers, truths, strict=True)
+    ]
+    assert np.mean(close) >= 0.95
 
 
 @pytest.mark.parametrize("acceptance", ["line_search", "descent"])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from annealfit.randomness import descend
-from annealfit.samplers.native._levels import TIE
+from annealfit.samplers.native.chains import TIE
 
 
 def uniform(seed, counter):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.arrays import Array
 from annealfit.objectives import Point
 from annealfit.objectives.base import Span
 
-Array = NDArray[np.float64]
 Multiple = float | Array  # one for all blocks, or one for each (blocks,)
 
 

@@ -16,12 +16,10 @@ import numpy as np
 from numba import njit
 
 from annealfit.samplers.native._kernel import splitmix
+from annealfit.samplers.native.chains import TIE
 
 WIDE = 1 / (2 * 16.0**2)
 """Below this, times β, the Gaussian is 16 levels wide or more: it is drawn as such and rounded."""
-
-TIE = 1e-9
-"""Levels. A centre halfway between two, as symmetric problems have it, is the lower one's, whatever its last bits."""
 
 ROUNDING = 1e-12
 """A move that gains less than this share of its parts gains nothing."""

@@ -20,6 +20,9 @@ from annealfit.threads import processors
 
 Stop = Callable[[], bool]
 
+# Levels. What is halfway between two, as symmetric problems have it, is the lower one's, whatever its last bits are.
+TIE = 1e-9
+
 
 def solve_alike(
     problems: Sequence[QuadraticProblem],

@@ -19,13 +19,12 @@ from annealfit.errors import check_number, choose
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems
 from annealfit.randomness import descend
-from annealfit.samplers.native.chains import Stop, Workers, for_each_read, solve_alike, stop_function
+from annealfit.samplers.native.chains import TIE, Stop, Workers, for_each_read, solve_alike, stop_function
 from annealfit.samplers.native.schedule import BetaRange, Schedule
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 
 STARTS = ("relaxation", "random")
-TIE = 1e-9  # levels: a minimum halfway between two is the lower one's, whatever its last bits are
-LANES = 16  # in a block, the unit of work of a thread
+LANES_PER_BLOCK = 16  # the unit of work of a thread
 SWEEPS_BETWEEN_QUESTIONS = 32
 
 # β times what it costs to be one level off the centre, at the hot end and at the cold one (see docs/annealer.md).
@@ -196,7 +195,7 @@ class _Run:
 
     def go(self, num_threads: int | None, should_stop: Stop | None, polish: bool) -> int:
         """Sweep, and say how often; `should_stop` is asked between groups of sweeps."""
-        blocks = [slice(first, first + LANES) for first in range(0, len(self.seeds), LANES)]
+        blocks = [slice(first, first + LANES_PER_BLOCK) for first in range(0, len(self.seeds), LANES_PER_BLOCK)]
         total = self.schedule.num_sweeps
         with Workers(num_threads, len(blocks)) as workers:
             try:
