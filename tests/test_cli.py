@@ -65,7 +65,7 @@ def test_train_leaves_model_configuration_history_and_pictures(run_folder):
     config = json.loads((folder / "config.json").read_text())
     assert (config["dataset"], config["seed"], config["classifier"]["max_iter"]) == ("digits", 42, 60)
     rows = list(csv.DictReader((folder / "history.csv").open()))
-    assert sum(row["method"] == "QUBO 3-bit" for row in rows) == 60
+    assert 0 < sum(row["method"] == "QUBO 3-bit" for row in rows) < 60  # it ended by its tolerance
     assert sum(row["method"].startswith("SGD") for row in rows) == 1000
     metrics = json.loads((folder / "metrics.json").read_text())
     assert set(metrics["QUBO 3-bit"]["test"]) == {"accuracy", "precision", "recall", "f1", "kappa", "mcc"}

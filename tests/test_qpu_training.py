@@ -38,7 +38,7 @@ class Digits:
 
     def train(self, device: MockQPU, **options) -> AnnealedClassifier:
         sampler = QPUSampler(device, num_reads=50, backoff_seconds=0, **options)
-        classifier = AnnealedClassifier(bits=2, max_iter=ITERATIONS, sampler=sampler, random_state=0)
+        classifier = AnnealedClassifier(bits=2, max_iter=ITERATIONS, tol=0, sampler=sampler, random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             return classifier.fit(self.X_train, self.y_train)
