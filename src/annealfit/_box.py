@@ -20,17 +20,20 @@ def minimise(
 
     `gradients`, `starts` and `v` are (P, D), `radii` and the bounds (P,). A bound is lowered by a margin that covers
     the rounding of its own evaluation. A parameter that stays where it is, as most of those at the box's edge do,
-    costs nothing but a look.
+    costs nothing but a look. A row of the curvature is used for all problems while it is at hand.
     """
     count, size = gradients.shape
     values = starts.copy()
     residuals = gradients + starts @ curvature  # r = Gv + g, kept up to date
     bounds = np.full(count, -np.inf)
-    for p in range(count):
-        value, residual, gradient, radius = values[p], residuals[p], gradients[p], radii[p]
-        for _ in range(max_sweeps):
-            for j in range(size):
-                stiffness = curvature[j, j]
+    active = np.ones(count, dtype=np.bool_)
+    for _ in range(max_sweeps):
+        for j in range(size):
+            stiffness, row = curvature[j, j], curvature[j]
+            for p in range(count):
+                if not active[p]:
+                    continue
+                value, residual, radius = values[p], residuals[p], radii[p]
                 if stiffness > 0:
                     target = value[j] - residual[j] / stiffness
                 elif stiffness == 0:  # flat in this direction: the minimum is at a corner, or anywhere
@@ -40,9 +43,12 @@ def minimise(
                 change = min(max(target, -radius), radius) - value[j]
                 if change != 0:
                     value[j] += change
-                    row = curvature[j]
                     for i in range(size):
                         residual[i] += change * row[i]
+        for p in range(count):
+            if not active[p]:
+                continue
+            value, residual, gradient, radius = values[p], residuals[p], gradients[p], radii[p]
             energy = slack = magnitude = 0.0
             for j in range(size):
                 energy += value[j] * (residual[j] + gradient[j])
@@ -51,6 +57,7 @@ def minimise(
                 magnitude += radius * (abs(residual[j]) + abs(gradient[j]) + curvature[j, j] * radius)
             margin = 8 * np.finfo(np.float64).eps * size * max_sweeps * magnitude
             bounds[p] = max(bounds[p], energy - slack - margin)
-            if energy - bounds[p] <= relative_gap * abs(energy) + 2 * margin:
-                break
+            active[p] = energy - bounds[p] > relative_gap * abs(energy) + 2 * margin
+        if not active.any():
+            break
     return values, bounds
