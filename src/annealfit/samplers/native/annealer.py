@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from numbers import Integral
-from typing import ClassVar
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from annealfit.encoding import Encoding
-from annealfit.errors import InvalidInputError, check_number, choose
+from annealfit.errors import InvalidInputError, choose
 from annealfit.export import largest_coefficients
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems, alike
 from annealfit.randomness import descend
-from annealfit.samplers.native.chains import Stop, as_words, for_each_read, solve_alike, stop_function
+from annealfit.samplers.native.chains import Annealer, Stop, Stopwatch, as_words, for_each_read
 from annealfit.samplers.native.lanes import PRECISIONS, Lanes, anneal_lanes
-from annealfit.samplers.native.schedule import BetaRange, Schedule
-from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
+from annealfit.samplers.native.schedule import BetaRange
+from annealfit.samplers.protocol import Samples
 
 # Chosen by measurement: see docs/annealer.md.
 HOT_FACTOR, COLD_FACTOR = 10.0, 50.0
 
 
 @dataclass(frozen=True)
-class SimulatedAnnealer(Sampler):
+class SimulatedAnnealer(Annealer):
     """Single-flip Metropolis annealing in variable order, on the factored problem.
 
     The chain is that of dwave-samplers' `SimulatedAnnealingSampler` with the same settings, and so are
@@ -76,32 +73,13 @@ class SimulatedAnnealer(Sampler):
     time_limit: float | None = None
     interrupt_function: Stop | None = field(default=None, repr=False)
 
-    neutral_settings: ClassVar[frozenset[str]] = frozenset({"num_threads", "interrupt_function"})
-
     def __post_init__(self) -> None:
-        check_number("num_reads", self.num_reads, Integral, minimum=1)
         choose("precision", self.precision, PRECISIONS)
-        stop_function(self.time_limit, self.interrupt_function)
-        _ = self._schedule
-
-    @cached_property
-    def _schedule(self) -> Schedule:
-        return Schedule(
-            self.num_sweeps,
-            self.beta_range,
-            self.beta_schedule_type,
-            self.num_sweeps_per_beta,
-            self.beta_schedule,
-        )
+        super().__post_init__()
 
     def prepare(self) -> None:
         """Compile the kernel for this precision."""
         _compile_kernel(self.precision)
-
-    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        """Anneal all reads of all problems; those that share a curvature share the work."""
-        should_stop = stop_function(self.time_limit, self.interrupt_function)  # one deadline for all
-        return solve_alike(problems, seeds, lambda group, words: self._anneal(group, words, should_stop))
 
     def sample(self, problem: QuadraticProblem, *, seed: int = 0, initial_bits: ArrayLike | None = None) -> Samples:
         """Anneal one problem, from random states or from `initial_bits` of shape (reads, D, K) or (reads, D·K)."""
@@ -115,9 +93,8 @@ class SimulatedAnnealer(Sampler):
                     f"one state for each of {self.num_reads} reads"
                 )
             start = problem.as_bits(given.reshape(shape))
-        should_stop = stop_function(self.time_limit, self.interrupt_function)
         ((_, group),) = alike([problem])
-        return self._anneal(group, as_words([seed]), should_stop, start)[0]
+        return self._anneal(group, as_words([seed]), self._should_stop, start)[0]
 
     def _anneal(
         self,
@@ -127,7 +104,7 @@ class SimulatedAnnealer(Sampler):
         start: NDArray[np.uint8] | None = None,
     ) -> list[Samples]:
         """Anneal problems with a common metric, from random states or from `start` (reads, D, K) of a single one."""
-        began = time.perf_counter()
+        clock = Stopwatch()
         reads = self.num_reads
         finest_steps = 2 * problems.resolutions
         hot, cold = self._beta_ends(problems)
@@ -139,7 +116,7 @@ class SimulatedAnnealer(Sampler):
             cold=for_each_read(cold, reads),
             seeds=descend(seeds[:, None], np.arange(reads)).ravel(),
         )
-        prepared = time.perf_counter()
+        clock.lap()
         states, sweeps = anneal_lanes(
             lanes,
             self._schedule,
@@ -148,21 +125,10 @@ class SimulatedAnnealer(Sampler):
             num_threads=self.num_threads,
             should_stop=should_stop,
         )
-        annealed = time.perf_counter()
+        clock.lap()
         energies = lanes.energies(states).reshape(len(problems), reads)
         by_problem = states.transpose(2, 0, 1).reshape(len(problems), reads, *states.shape[:2])
-        info: SolveInfo = {
-            "num_sweeps": sweeps,
-            "beta_schedule_type": self.beta_schedule_type,
-            "preprocessing_seconds": prepared - began,
-            "sampling_seconds": annealed - prepared,
-            "postprocessing_seconds": time.perf_counter() - annealed,
-        }
-        ends = zip(hot.tolist(), cold.tolist(), strict=True)
-        return [
-            Samples(own_bits, own_energies, {**info, "beta_range": beta_range})
-            for own_bits, own_energies, beta_range in zip(by_problem, energies, ends, strict=True)
-        ]
+        return self._answers(by_problem, energies, (hot, cold), sweeps, clock)
 
     def _beta_ends(self, problems: Problems) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.beta_schedule is None and self.beta_range is None:

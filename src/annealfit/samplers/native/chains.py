@@ -1,13 +1,15 @@
-"""What annealers of our own share: seeds, threads, and reasons to end early."""
+"""What annealers of our own share: schedule, seeds, threads, and reasons to end early."""
 
 from __future__ import annotations
 
 import operator
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,8 @@ from numpy.typing import NDArray
 from annealfit.errors import InvalidInputError, check_number
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems, alike
-from annealfit.samplers.protocol import Samples
+from annealfit.samplers.native.schedule import BetaRange, Schedule
+from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 from annealfit.threads import processors
 
 Stop = Callable[[], bool]
@@ -24,19 +27,93 @@ Stop = Callable[[], bool]
 TIE = 1e-9
 
 
-def solve_alike(
-    problems: Sequence[QuadraticProblem],
-    seeds: Sequence[int],
-    anneal: Callable[[Problems, NDArray[np.uint64]], list[Samples]],
-) -> list[Samples]:
-    """The answers to all problems, in order; those that share a curvature are annealed together."""
-    if len(seeds) != len(problems):
-        raise InvalidInputError(f"there are {len(problems)} problems and {len(seeds)} seeds; give one seed each")
-    words = as_words(seeds)
-    answers: dict[int, Samples] = {}
-    for positions, group in alike(problems):
-        answers.update(zip(positions.tolist(), anneal(group, words[positions]), strict=True))
-    return [answers[position] for position in range(len(problems))]
+class Annealer(Sampler):
+    """What annealers have in common: a schedule, lanes that share a curvature, one deadline, threads.
+
+    An annealer is a frozen dataclass with these settings among its own, and has one method to write: `_anneal`.
+    """
+
+    num_sweeps: int
+    num_reads: int
+    beta_range: BetaRange | None
+    beta_schedule_type: str
+    num_sweeps_per_beta: int
+    beta_schedule: Sequence[float] | None
+    num_threads: int | None
+    time_limit: float | None
+    interrupt_function: Stop | None
+
+    neutral_settings: ClassVar[frozenset[str]] = frozenset({"num_threads", "interrupt_function"})
+
+    @abstractmethod
+    def _anneal(self, problems: Problems, seeds: NDArray[np.uint64], should_stop: Stop | None) -> list[Samples]:
+        """Anneal all reads of problems with a common metric; there is a seed for each problem."""
+
+    def __post_init__(self) -> None:
+        check_number("num_reads", self.num_reads, Integral, minimum=1)
+        _ = self._should_stop, self._schedule  # they check what they are made of
+
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """Anneal all reads of all problems; those that share a curvature share the work."""
+        if len(seeds) != len(problems):
+            raise InvalidInputError(f"there are {len(problems)} problems and {len(seeds)} seeds; give one seed each")
+        words, should_stop = as_words(seeds), self._should_stop  # one deadline for all
+        answers: dict[int, Samples] = {}
+        for positions, group in alike(problems):
+            answers.update(zip(positions.tolist(), self._anneal(group, words[positions], should_stop), strict=True))
+        return [answers[position] for position in range(len(problems))]
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        return Schedule(
+            self.num_sweeps,
+            self.beta_range,
+            self.beta_schedule_type,
+            self.num_sweeps_per_beta,
+            self.beta_schedule,
+        )
+
+    @property
+    def _should_stop(self) -> Stop | None:
+        return stop_function(self.time_limit, self.interrupt_function)
+
+    def _answers(
+        self,
+        bits: NDArray[np.uint8],
+        energies: NDArray[np.float64],
+        ends: tuple[NDArray[np.float64], NDArray[np.float64]],
+        sweeps: int,
+        clock: Stopwatch,
+    ) -> list[Samples]:
+        """The reads of each problem: bits (P, reads, D, K) and energies (P, reads), with the hot and cold ends (P,)."""
+        info: SolveInfo = {
+            "num_sweeps": sweeps,
+            "beta_schedule_type": self.beta_schedule_type,
+            "preprocessing_seconds": clock.laps[0],
+            "sampling_seconds": clock.laps[1],
+            "postprocessing_seconds": clock.running(),
+        }
+        return [
+            Samples(own_bits, own_energies, {**info, "beta_range": (hot, cold)})
+            for own_bits, own_energies, hot, cold in zip(bits, energies, *(end.tolist() for end in ends), strict=True)
+        ]
+
+
+class Stopwatch:
+    """Seconds of one piece of work after another."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self.laps: list[float] = []
+
+    def running(self) -> float:
+        """Seconds since the last lap."""
+        return time.perf_counter() - self._last
+
+    def lap(self) -> None:
+        """One piece is done."""
+        self.laps.append(self.running())
+        self._last = time.perf_counter()
 
 
 def as_words(seeds: Sequence[int]) -> NDArray[np.uint64]:

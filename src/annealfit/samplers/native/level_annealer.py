@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from numbers import Integral
-from typing import ClassVar
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.bounds import QUICK, compile_kernel, relax
 from annealfit.encoding import Encoding
-from annealfit.errors import check_number, choose
+from annealfit.errors import choose
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems
 from annealfit.randomness import descend
-from annealfit.samplers.native.chains import TIE, Stop, Workers, for_each_read, solve_alike, stop_function
+from annealfit.samplers.native.chains import TIE, Annealer, Stop, Stopwatch, Workers, for_each_read
 from annealfit.samplers.native.schedule import BetaRange, Schedule
-from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
+from annealfit.samplers.protocol import Samples
 
 STARTS = ("relaxation", "random")
 LANES_PER_BLOCK = 16  # the unit of work of a thread
@@ -35,7 +32,7 @@ RELAXATION_SWEEPS = 4  # of the box-constrained descent that the start is rounde
 
 
 @dataclass(frozen=True)
-class LevelAnnealer(Sampler):
+class LevelAnnealer(Annealer):
     """Annealing in which a parameter is drawn anew, from all its levels, given the others: a heat bath.
 
     Given the others, a parameter's energy is a parabola, so its Boltzmann distribution over the levels is a
@@ -83,36 +80,17 @@ class LevelAnnealer(Sampler):
     time_limit: float | None = None
     interrupt_function: Stop | None = field(default=None, repr=False)
 
-    neutral_settings: ClassVar[frozenset[str]] = frozenset({"num_threads", "interrupt_function"})
-
     def __post_init__(self) -> None:
-        check_number("num_reads", self.num_reads, Integral, minimum=1)
         choose("start", self.start, STARTS)
-        stop_function(self.time_limit, self.interrupt_function)
-        _ = self._schedule
-
-    @cached_property
-    def _schedule(self) -> Schedule:
-        return Schedule(
-            self.num_sweeps,
-            self.beta_range,
-            self.beta_schedule_type,
-            self.num_sweeps_per_beta,
-            self.beta_schedule,
-        )
+        super().__post_init__()
 
     def prepare(self) -> None:
         """Compile the kernel and the relaxation."""
         compile_kernel()
         _compile_levels()
 
-    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        """Anneal all reads of all problems; those that share a curvature share the work."""
-        should_stop = stop_function(self.time_limit, self.interrupt_function)
-        return solve_alike(problems, seeds, lambda group, words: self._anneal(group, words, should_stop))
-
     def _anneal(self, problems: Problems, seeds: NDArray[np.uint64], should_stop: Stop | None) -> list[Samples]:
-        began = time.perf_counter()
+        clock = Stopwatch()
         reads, top = self.num_reads, problems.levels - 1
         spacings = 2 * problems.resolutions
         hot, cold = self._beta_ends(problems, spacings)
@@ -123,26 +101,15 @@ class LevelAnnealer(Sampler):
         gradients = problems.gradients if reads == 1 else np.repeat(problems.gradients, reads, axis=0)
         fields = updates @ problems.metric.matrix + gradients
         intercept, slope = self._schedule.line(for_each_read(hot, reads), for_each_read(cold, reads))
-        prepared = time.perf_counter()
+        clock.lap()
         run = _Run(problems.metric.matrix, spacings, top, self._schedule, intercept, slope, levels, fields, lanes)
         sweeps = run.go(self.num_threads, should_stop, self.polish)
-        annealed = time.perf_counter()
+        clock.lap()
         updates = (levels - top / 2) * spacings[:, None]
         energies = problems.metric.energies(gradients, updates).reshape(len(problems), reads)
         bits = (levels[:, :, None] >> np.arange(problems.bits)) & 1
         by_problem = bits.astype(np.uint8).reshape(len(problems), reads, *bits.shape[1:])
-        info: SolveInfo = {
-            "num_sweeps": sweeps,
-            "beta_schedule_type": self.beta_schedule_type,
-            "preprocessing_seconds": prepared - began,
-            "sampling_seconds": annealed - prepared,
-            "postprocessing_seconds": time.perf_counter() - annealed,
-        }
-        ends = zip(hot.tolist(), cold.tolist(), strict=True)
-        return [
-            Samples(own_bits, own_energies, {**info, "beta_range": beta_range})
-            for own_bits, own_energies, beta_range in zip(by_problem, energies, ends, strict=True)
-        ]
+        return self._answers(by_problem, energies, (hot, cold), sweeps, clock)
 
     def _first_levels(
         self, problems: Problems, spacings: NDArray[np.float64], lanes: NDArray[np.uint64]
