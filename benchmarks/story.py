@@ -8,11 +8,12 @@ from pathlib import Path
 from benchmarks.timing import print_table
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.baselines import solve_logistic
 from annealfit.objectives import LinearHead
+from annealfit.report.drawing import dress, label_point, make_figure, part_labels, save_figure, use_logarithm
+from annealfit.report.palette import INK, SERIES, SOFT
 
 SEEDS = range(42, 47)
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "story.png"
@@ -52,10 +53,11 @@ def measure() -> tuple[list[list[str]], dict[str, list[float]], float]:
 
 
 def draw(courses: dict[str, list[float]]) -> None:
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = make_figure(figsize=(10, 4))
     by_iterations, by_variables = figure.subplots(1, 2)
-    colours = {"literal": "#999999", "matched": "#D55E00", "annealfit": "#0072B2"}
+    colours = {"literal": SOFT, "matched": SERIES[1], "annealfit": SERIES[0]}
     dashes = {"1 bit": ":", "2 bits": "--", "3 bits": "-", "5 bits": ":", "10 bits": "--", "20 bits": "-"}
+    labels = []
     for name, course in courses.items():
         method, bits, *rule = name.split(", ")
         if rule:
@@ -65,18 +67,19 @@ def draw(courses: dict[str, list[float]]) -> None:
         marker = {"literal": "x", "matched": "s", "annealfit": "o"}[method]
         point = 19 * int(bits.split()[0]), max(course[-1] - 1, 1e-7)
         by_variables.plot(*point, marker, color=colours[method], markersize=7)
-        above = 14 if name == "annealfit, 3 bits" else 3  # its neighbour's name is in the way
-        by_variables.annotate(name, point, xytext=(7, above), textcoords="offset points", fontsize=8)
-    by_iterations.axhline(1.0, color="black", linewidth=0.8)
-    by_iterations.set(xlabel="Iteration", ylabel="Loss ÷ optimum", xscale="log", yscale="log")
-    by_variables.set(xlabel="Binary variables in each problem", ylabel="Final loss above the optimum")
+        labels.append(label_point(by_variables, name, point))
+    by_iterations.axhline(1.0, color=INK, linewidth=0.8)
+    by_iterations.set(xlabel="Iteration (10 solves)", ylabel="Loss ÷ optimum")
+    by_variables.set(xlabel="Binary variables in each problem", ylabel="Final loss above the optimum, share of it")
     by_variables.set(xscale="log", yscale="log", xlim=(12, 1500))
     for axes in (by_iterations, by_variables):
-        axes.grid(alpha=0.25)
+        dress(axes)
+        use_logarithm(axes, "x", "y")
     by_iterations.legend(frameon=False, fontsize=8)
     figure.suptitle("Digits, mean of seeds 42–46; the line at 1 is the optimum (logistic regression)")
-    IMAGE.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(IMAGE, dpi=120)
+    figure.draw_without_rendering()  # until the panels have their places, labels cannot have theirs
+    part_labels(by_variables, labels)
+    save_figure(figure, IMAGE)
 
 
 def main() -> None:

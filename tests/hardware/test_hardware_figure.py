@@ -1,6 +1,7 @@
 """The figure: what fits is told by the markers' filling, not by colour alone."""
 
 import pytest
+from pictures import assert_readable
 
 from annealfit.errors import InvalidInputError
 from annealfit.experiments.hardware_study import make_workloads, study_hardware
@@ -43,8 +44,13 @@ def test_a_single_point_and_a_wide_range_can_be_drawn(rows, tmp_path):
     assert (tmp_path / "one.png").stat().st_size > 10_000
     device = published_device(ideal_chip("P16"))
     large = list(study_hardware([device], make_workloads([18, 512], [1], [1, 20])))
-    sizes, _ = draw_feasibility(large).axes
+    sizes, _ = (figure := draw_feasibility(large)).axes
     assert sizes.get_yscale() == "log"
+    assert_readable(figure)
+
+
+def test_texts_keep_apart(rows):
+    assert_readable(draw_feasibility(rows))
 
 
 def test_what_cannot_be_drawn_is_refused(rows, tmp_path):

@@ -54,6 +54,7 @@ def make_record(spec: RunSpec) -> Record:
             "loss": np.geomspace(3, 1, n),
             "cross_entropy": np.geomspace(2.5, 0.8, n),
             "accuracy": np.linspace(0.1, share, n),
+            "seconds": np.linspace(0, 2.0 + spec.seed - 42, n),
         }
     if spec.method == "qubo":
         rises = np.where(np.arange(n) % 4 == 0, 0.01, -0.02)

@@ -1,24 +1,19 @@
-"""Charts of a report: the numbers the page draws, and the same figures as files."""
+"""Charts of a report: the numbers that the page draws."""
 
 from __future__ import annotations
 
 import base64
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit.errors import require
 from annealfit.experiments.paper import paper_table
 from annealfit.experiments.records import Record
-from annealfit.experiments.spec import CLASSICAL
-from annealfit.persistence import replacing
 from annealfit.report.cells import Group, dataset_title, method_title, plain_groups
-from annealfit.report.comparisons import contender_bits
 
 QUANTITIES = {  # a history's column → its title, and whether its axis is logarithmic
     "accuracy": ("Training accuracy", False),
@@ -27,9 +22,6 @@ QUANTITIES = {  # a history's column → its title, and whether its axis is loga
     "gap": ("Energy above the certified bound", True),
 }
 _N_POINTS = 70  # of a curve: enough to see every turn on a logarithmic axis, and a page that stays small
-# Okabe and Ito's palette, which people with any colour vision can tell apart, by bits.
-_COLOURS = {5: "#D55E00", 10: "#E69F00", 15: "#009E73", 20: "#0072B2", 1: "#CC79A7", 2: "#56B4E9", 3: "#7A3E9D"}
-_DASHES = {"literal": "dotted", "matched": "solid", "annealfit": "solid", None: "dashed"}
 
 
 def main_groups(records: Sequence[Record]) -> list[Group]:
@@ -55,7 +47,8 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
+def by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups of each data set."""
     sets: dict[str, list[Group]] = {}
     for group in found:
         sets.setdefault(group.spec.dataset, []).append(group)
@@ -66,7 +59,7 @@ def curves(found: Sequence[Group]) -> list[dict[str, Any]]:
     """For each data set its curves: mean, lowest and highest over seeds at iterations evenly spread on a log axis."""
     return [
         {"dataset": dataset_title(dataset), "series": [_series(group) for group in members]}
-        for dataset, members in _by_dataset(found).items()
+        for dataset, members in by_dataset(found).items()
     ]
 
 
@@ -132,7 +125,7 @@ def class_names(record: Record) -> list[str]:
 def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
     """One test image of each class and every method's probabilities for it, of the first seed all methods share."""
     shown = []
-    for dataset, members in _by_dataset(found).items():
+    for dataset, members in by_dataset(found).items():
         seeds = set.intersection(*({record.run.seed for record in group.records} for group in members))
         if not seeds:
             continue
@@ -192,93 +185,3 @@ def _number(value: Any) -> float | None:
 
 def _numbers(values: Any) -> list[float | None]:
     return [_number(value) for value in values]
-
-
-# --- files
-
-
-def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
-    """Write the main figures as SVG and PNG; returns their paths."""
-    paths = []
-    for name, figure in _figures(main_groups(records)):
-        for ending in ("svg", "png"):
-            path = folder / f"{name}.{ending}"
-            with replacing(path) as file:
-                figure.savefig(file, format=ending, dpi=150)
-            paths.append(path)
-    return paths
-
-
-def _figures(found: Sequence[Group]) -> Iterator[tuple[str, Any]]:
-    for dataset, members in _by_dataset(found).items():
-        yield f"convergence-{dataset}", _convergence_figure(dataset, members)
-        contenders = [g for g in members if g.spec.method == CLASSICAL or g.spec.bits == contender_bits(g.spec.preset)]
-        if contenders:
-            yield f"confusion-{dataset}", _confusion_figure(dataset, contenders)
-    if found:
-        yield "times", _times_figure(times(found))
-
-
-def _figure(**options: Any) -> Any:
-    # Figure, not pyplot: no global state, no display, safe in threads.
-    return require("matplotlib.figure", extra="report", purpose="drawing figures").Figure(
-        layout="constrained", **options
-    )
-
-
-def _plain(text: str) -> str:
-    return text.replace("$", r"\$")  # matplotlib reads mathematics between dollar signs
-
-
-def _convergence_figure(dataset: str, members: Sequence[Group]) -> Any:
-    figure = _figure(figsize=(11, 4.2))
-    figure.suptitle(_plain(f"{dataset_title(dataset)}: means over seeds"))
-    panels = figure.subplots(1, 2)
-    for axes, quantity in zip(panels, ("accuracy", "cross_entropy"), strict=True):
-        title, log = QUANTITIES[quantity]
-        for group in members:
-            style: dict[str, Any] = {
-                "color": _COLOURS.get(group.spec.bits or 0, "#555555"),
-                "linestyle": "dashdot" if group.spec.method == CLASSICAL else _DASHES[group.spec.preset],
-                "linewidth": 1.2,
-                "label": _plain(series_name(group)),
-            }
-            columns, iterations = history_columns(group, quantity), sampled_iterations(group)
-            if columns is not None:
-                axes.plot(iterations, columns.mean(axis=0)[iterations - 1], **style)
-            else:
-                level = [r.train["accuracy"] if quantity == "accuracy" else r.cross_entropy for r in group.records]
-                axes.axhline(float(np.mean(level)), **style)
-        axes.set(xscale="log", yscale="log" if log else "linear", xlabel="Iteration", ylabel=title)
-        axes.grid(alpha=0.25)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=7)
-    return figure
-
-
-def _confusion_figure(dataset: str, members: Sequence[Group]) -> Any:
-    matrices = confusions(members)
-    figure = _figure(figsize=(3.4 * len(matrices), 3.8))
-    figure.suptitle(_plain(f"{dataset_title(dataset)}: test images, true class in rows"))
-    for axes, matrix in zip(figure.subplots(1, len(matrices), squeeze=False)[0], matrices, strict=True):
-        counts = np.array(matrix["counts"], float)
-        axes.imshow(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), cmap="Blues", vmin=0, vmax=1)
-        names = [_plain(name[:12]) for name in matrix["classes"]]
-        axes.set_xticks(range(len(names)), names, fontsize=6, rotation=90)
-        axes.set_yticks(range(len(names)), names, fontsize=6)
-        axes.set_title(_plain(matrix["name"]), fontsize=8)
-    return figure
-
-
-def _times_figure(rows: Sequence[dict[str, Any]]) -> Any:
-    compared = [row for row in rows if row["paper"] is not None]
-    figure = _figure(figsize=(8, 0.22 * len(compared) + 1.2))
-    axes = figure.subplots()
-    places = range(len(compared))
-    axes.scatter([row["seconds"] for row in compared], places, color="#0072B2", label="here", zorder=3)
-    axes.scatter([row["paper"] for row in compared], places, color="#D55E00", marker="D", label="paper", zorder=3)
-    axes.set_yticks(places, [_plain(f"{row['dataset']}: {row['name']}") for row in compared], fontsize=6)
-    axes.set(xscale="log", xlabel="Seconds of a training run")
-    axes.invert_yaxis()
-    axes.grid(axis="x", alpha=0.25)
-    figure.legend(loc="outside upper right", ncols=2, frameon=False)
-    return figure

@@ -7,39 +7,34 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from annealfit.errors import InvalidInputError, require
+from annealfit.errors import InvalidInputError
 from annealfit.hardware.analog_error import ERROR_LEVELS
 from annealfit.hardware.feasibility import Feasibility
-from annealfit.persistence import replacing
+from annealfit.report.drawing import dress, make_figure, plotting, save_figure, use_logarithm
+from annealfit.report.palette import MARKERS, SERIES, SOFT
 
-_PURPOSE = "drawing figures"
 PICTURE_FORMATS = ("png", "svg", "pdf")
-# Okabe and Ito's palette, which people with any colour vision can tell apart; each with its own marker and line.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-_MARKERS = ("o", "s", "^", "D", "v")
+_MOST_CURVES = 5
 _LINES = ("-", "--", ":", "-.")  # of coordinates
-_GREY = "#444444"
 _FITS = {"all": "full", "some": "left", "none": "none"}  # how much of a marker is filled
 
 
 def check_drawable(path: Path, features: Sequence[int]) -> None:
     """Refuse what cannot be drawn, before the work is done: a foreign ending, too many curves, matplotlib missing."""
-    require("matplotlib", extra="plot", purpose=_PURPOSE)
+    plotting("figure")
     if path.suffix.lstrip(".").lower() not in PICTURE_FORMATS:
         raise InvalidInputError(f"{path.name} does not end in a format for figures: {', '.join(PICTURE_FORMATS)}")
     count = len(set(features))
-    if count > len(_COLOURS):
+    if count > _MOST_CURVES:
         raise InvalidInputError(
-            f"a figure of {count} numbers of features cannot be read; draw at most {len(_COLOURS)} of them"
+            f"a figure of {count} numbers of features cannot be read; draw at most {_MOST_CURVES} of them"
         )
 
 
 def save_feasibility(rows: Sequence[Feasibility], path: Path) -> None:
     """Draw the rows and write the file; its ending is its format."""
     check_drawable(path, [row.features for row in rows])
-    figure = draw_feasibility(rows)
-    with replacing(path) as file:
-        figure.savefig(file, dpi=150, format=path.suffix.lstrip(".").lower())
+    save_figure(draw_feasibility(rows), path)
 
 
 def draw_feasibility(rows: Sequence[Feasibility]) -> Any:
@@ -48,12 +43,13 @@ def draw_feasibility(rows: Sequence[Feasibility]) -> Any:
     A filled marker fits every chip, a half-filled one some, an open one none.
     """
     of_features = _by_features(rows)
-    figure = require("matplotlib.figure", extra="plot", purpose=_PURPOSE).Figure(figsize=(10, 4), layout="constrained")
+    figure = make_figure(figsize=(10, 4))
     sizes, shares = figure.subplots(1, 2)
     largest_cliques = {row.chip: row.largest_clique for row in rows}
     _draw_sizes(sizes, of_features, largest_cliques)
     _draw_shares(shares, of_features)
     for axes in (sizes, shares):
+        dress(axes)
         axes.title.set_fontsize(10)
     handles = _legend(of_features, several_chips=len(largest_cliques) > 1)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
@@ -76,13 +72,13 @@ def _draw_sizes(axes: Any, curves: Mapping[int, _Curve], largest_cliques: Mappin
     highest = max(rows[0].variables for curve in curves.values() for rows in curve.values())
     largest = max(largest_cliques.values())
     if highest > 6 * largest:  # else the chips would all be at the bottom
-        axes.set_yscale("log")
+        use_logarithm(axes, "y")
     else:
         axes.set_ylim(0, 1.12 * max(highest, largest))
     for clique in set(largest_cliques.values()):
-        axes.axhline(clique, color=_GREY, linestyle="--", linewidth=0.9)
+        axes.axhline(clique, color=SOFT, linestyle="--", linewidth=0.9)
     for level, text in _limit_labels(largest_cliques, closer_than=0.06 * max(highest, largest)):
-        axes.annotate(text, (1.01, level), xycoords=("axes fraction", "data"), va="center", fontsize=8, color=_GREY)
+        axes.annotate(text, (1.01, level), xycoords=("axes fraction", "data"), va="center", fontsize=8, color=SOFT)
     axes.set(title="A class's problem\nagainst the largest clique of each chip", ylabel="Variables")
 
 
@@ -95,9 +91,9 @@ def _draw_shares(axes: Any, curves: Mapping[int, _Curve]) -> None:
             error: [100 * max(row.resolutions[name].share_below[error] for row in rows) for rows in looked_at.values()]
             for error in ERROR_LEVELS
         }
-        axes.fill_between(list(looked_at), levels[least], levels[most], color=_COLOURS[index], alpha=0.2, linewidth=0)
+        axes.fill_between(list(looked_at), levels[least], levels[most], color=SERIES[index], alpha=0.2, linewidth=0)
         if len(looked_at) == 1:  # a band has no width there
-            axes.vlines(list(looked_at), levels[least], levels[most], color=_COLOURS[index], alpha=0.2, linewidth=8)
+            axes.vlines(list(looked_at), levels[least], levels[most], color=SERIES[index], alpha=0.2, linewidth=8)
         _draw_curve(axes, index, looked_at, levels[of_couplings], line)
     title = f"Couplings below the analog error:\nmarkers {of_couplings}, band {least} to {most} of the range"
     axes.set(title=title, ylabel="Share of the couplings, %", ylim=(-3, 103))
@@ -111,14 +107,12 @@ def _coordinates_in(curves: Mapping[int, _Curve]) -> list[str]:
 
 def _draw_curve(axes: Any, index: int, curve: _Curve, values: Sequence[float], line: str = "-") -> None:
     """A line with a marker at every number of bits, filled as far as it fits."""
-    colour, marker = _COLOURS[index], _MARKERS[index]
+    colour, marker = SERIES[index], MARKERS[index]
     axes.plot(list(curve), values, color=colour, linestyle=line, linewidth=1.2, zorder=2)
     for (bits, rows), value in zip(curve.items(), values, strict=True):
         axes.plot([bits], [value], zorder=3, **_marker(colour, marker, _fit(rows)))
-    ticker = require("matplotlib.ticker", extra="plot", purpose=_PURPOSE)
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(plotting("ticker").MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     axes.set_xlabel("Bits per weight update")
-    axes.grid(alpha=0.25)
 
 
 def _fit(rows: Sequence[Feasibility]) -> str:
@@ -139,23 +133,23 @@ def _marker(colour: str, marker: str, fit: str) -> dict[str, Any]:
 
 
 def _legend(curves: Mapping[int, _Curve], *, several_chips: bool) -> list[Any]:
-    lines = require("matplotlib.lines", extra="plot", purpose=_PURPOSE)
+    lines = plotting("lines")
     words = {"all": "fits every chip", "some": "fits some", "none": "fits none"}
     if not several_chips:
         words = {"all": "fits", "none": "does not fit"}
     seen = {_fit(rows) for curve in curves.values() for rows in curve.values()}
     handles = [
         lines.Line2D([], [], color=colour, marker=marker, label=f"d = {features}")
-        for features, colour, marker in zip(curves, _COLOURS, _MARKERS, strict=False)
+        for features, colour, marker in zip(curves, SERIES, MARKERS, strict=False)
     ]
     names = _coordinates_in(curves)
     if len(names) > 1:
         handles += [
-            lines.Line2D([], [], color=_GREY, linestyle=line, label=name)
+            lines.Line2D([], [], color=SOFT, linestyle=line, label=name)
             for name, line in zip(names, _LINES, strict=False)
         ]
     return handles + [
-        lines.Line2D([], [], label=word, **_marker(_GREY, "o", fit)) for fit, word in words.items() if fit in seen
+        lines.Line2D([], [], label=word, **_marker(SOFT, "o", fit)) for fit, word in words.items() if fit in seen
     ]
 
 

@@ -19,7 +19,8 @@ from annealfit.experiments.paper import SEEDS, TABLES, paper_table, runs_of
 from annealfit.experiments.records import Record, Store
 from annealfit.persistence import StrPath, replacing
 from annealfit.report.cells import NEAR_POINTS, Cell, Table, dataset_title, groups, presets_of
-from annealfit.report.charts import page_data, save_paper_figures
+from annealfit.report.charts import page_data
+from annealfit.report.paper_figures import save_paper_figures
 from annealfit.report.table_files import to_csv, to_latex
 from annealfit.report.tables import all_tables
 

@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from annealfit.errors import require
 from annealfit.experiments.sampler_study import Comparison
 from annealfit.experiments.solving import ProblemSet, SolveRow
 from annealfit.experiments.success import Estimate
-from annealfit.persistence import replacing
-from annealfit.report.sampler_figure import shown_plainly
+from annealfit.report.drawing import dress, make_figure, plotting, save_figure, shown_plainly, use_logarithm
+from annealfit.report.palette import MARKERS, SERIES
 
-_PURPOSE = "drawing figures"
-# Okabe and Ito's palette, and a marker each: of coordinates, in the order in which they are named.
-_STYLES = (("#D55E00", "o"), ("#0072B2", "s"), ("#009E73", "^"), ("#CC79A7", "D"))
+_STYLES = tuple(zip((SERIES[1], SERIES[0], *SERIES[2:]), MARKERS, strict=True))  # of coordinates; ours are blue
 _APART = 0.22  # between the markers of one sampler, in rows
-_GREY = "#777777"
 
 
 def draw_success(comparison: Comparison) -> Any:
@@ -30,9 +26,7 @@ def draw_success(comparison: Comparison) -> Any:
     for taken in comparison.problem_sets:
         groups.setdefault((taken.name, taken.bits), []).append(taken)
     names = list(dict.fromkeys(row.sampler for row in comparison.solving))
-    figure = require("matplotlib.figure", extra="plot", purpose=_PURPOSE).Figure(
-        layout="constrained", figsize=(9.0, (1.1 + 0.38 * len(names)) * len(groups) + 0.4), dpi=150
-    )
+    figure = make_figure(figsize=(9.0, (1.1 + 0.38 * len(names)) * len(groups) + 0.4))
     bases = list(dict.fromkeys(taken.coordinates for taken in comparison.problem_sets))
     styles = {name: _STYLES[number % len(_STYLES)] for number, name in enumerate(bases)}
     for (shares, times), sets in zip(figure.subplots(len(groups), 2, squeeze=False), groups.values(), strict=True):
@@ -43,7 +37,7 @@ def draw_success(comparison: Comparison) -> Any:
             _draw_shares(shares, rows, places, styles[taken.coordinates])
             _draw_times(times, rows, places, styles[taken.coordinates])
         _finish(shares, times, sets, names)
-    lines = require("matplotlib.lines", extra="plot", purpose=_PURPOSE)
+    lines = plotting("lines")
     handles = [
         lines.Line2D([], [], color=colour, marker=marker, linestyle="none", label=name)
         for name, (colour, marker) in styles.items()
@@ -54,10 +48,7 @@ def draw_success(comparison: Comparison) -> Any:
 
 def save_success_figure(comparison: Comparison, path: Path) -> Path:
     """Write the figure as PNG."""
-    figure = draw_success(comparison)
-    with replacing(path) as file:
-        figure.savefig(file, format="png")
-    return path
+    return save_figure(draw_success(comparison), path)
 
 
 def _draw_shares(axes: Any, rows: Sequence[SolveRow], places: Sequence[float], style: tuple[str, str]) -> None:
@@ -90,9 +81,10 @@ def _finish(shares: Any, times: Any, sets: Sequence[ProblemSet], names: Sequence
     best_known = f"; best known, not proven: {', '.join(unproven)}" if unproven else ""
     shares.set_title(f"Problems {when}, K = {first.bits}{best_known}", fontsize=10, loc="left")
     shares.set(xlabel="Reads that are the optimum, %", xlim=(-3, 103))
-    times.set(xlabel="Time to solution (99 %), ms; open arrow: at least", xscale="log")
+    times.set_xlabel("Time to solution (99 %), ms; open arrow: at least")
     for axes, labels in ((shares, list(map(shown_plainly, names))), (times, [""] * len(names))):
         axes.set_yticks(range(len(names)), labels, fontsize=9)
         axes.set_ylim(len(names) - 0.4, -0.6)  # the first sampler at the top
-        axes.grid(alpha=0.25)
-        axes.tick_params(axis="y", length=0, colors=_GREY if axes is times else "black")
+        dress(axes)
+        axes.tick_params(axis="y", length=0)
+    use_logarithm(times, "x")
