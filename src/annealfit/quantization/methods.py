@@ -1,0 +1,51 @@
+"""The methods by word, each with those whose answers it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from annealfit.errors import choose_or_own
+from annealfit.quantization.annealed import Annealed
+from annealfit.quantization.classical import GPTQ, Descent, Nearest
+from annealfit.quantization.layer_problem import LayerProblem, Rounding
+from annealfit.quantization.sampled import Sampled
+from annealfit.samplers import LatticeSolver, Sampler
+
+
+class Method(Protocol):
+    """Something that rounds a layer: from nothing, or from the best answer of the methods before it."""
+
+    @property
+    def name(self) -> str:
+        """What errors and seconds are listed under."""
+
+    def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
+        """An answer. It need not be better than the start: the best one of each output is kept."""
+
+
+# What all methods but the first two start from: for each output the best of these.
+CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
+
+METHODS: dict[str, Sequence[Method]] = {
+    "nearest": (Nearest(),),
+    "gptq": (GPTQ(),),
+    "gptq_search": (GPTQ(search=True),),
+    "descent": CLASSICAL,
+    "annealed": (*CLASSICAL, Annealed()),
+    "lattice": (*CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
+}
+
+
+def methods_of(method: Any) -> Sequence[Method]:
+    """The methods to run for a word, a sampler, or a method of one's own: the last is the one that was asked for.
+
+    >>> [one.name for one in methods_of("annealed")]
+    ['nearest', 'gptq', 'gptq_search', 'descent', 'annealed']
+    """
+    if isinstance(method, Sampler):
+        return (*CLASSICAL, Sampled(method))
+    if isinstance(method, str):
+        return choose_or_own("method", method, METHODS)
+    own: Method = choose_or_own("method", method, {word: chain[-1] for word, chain in METHODS.items()}, ("improve",))
+    return (own,) if isinstance(own, Nearest | GPTQ) else (*CLASSICAL, own)
