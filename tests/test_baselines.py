@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from annealfit.baselines import solve_logistic, train_sgd
+from annealfit.baselines import _batch_gradients, solve_logistic, train_adam, train_sgd
+from annealfit.convolution import Images, Network
 from annealfit.errors import InvalidInputError
-from annealfit.objectives import LinearHead
+from annealfit.objectives import ConvNet, LinearHead
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -31,3 +32,63 @@ def test_bad_baselines(blobs):
         solve_logistic(X, y, 0.0)
     with pytest.raises(InvalidInputError, match="learning rate"):
         train_sgd(LinearHead.of_arrays(X, y, 3, 0.0), np.zeros((5, 3)), rate=0)
+
+
+# Adam on a network
+
+
+@pytest.fixture
+def small_net():
+    network = Network.of((7, 7, 2), [(3, 3, 2), (2, 2, 1)])
+    generator = np.random.default_rng(0)
+    filters = [generator.normal(size=(shape.filters, shape.n_parameters)) * 0.5 for shape in network.layers]
+    images = Images(generator.random((50, 7, 7, 2)), np.arange(50) % 3, 3, generator.uniform(0.5, 2, 50), dtype=float)
+    net = ConvNet(images, network, filters, [0, 1], 0.01)
+    return net, net.first_weights(generator.normal(size=(network.n_features + 1, 3)))
+
+
+def test_the_gradients_of_a_batch_of_all_are_those_of_the_objective(small_net):
+    net, weights = small_net
+    found = _batch_gradients(net, weights, np.arange(50))
+    for part in net.parts:
+        expected = net.at(part, weights).gradients
+        np.testing.assert_allclose(found[part].T if part == "head" else found[part], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_first_step_of_adam_is_the_rate_times_the_sign(small_net):
+    net, weights = small_net
+    result = train_adam(net, weights, rate=1e-3, epochs=1, batch_size=50)
+    for part in net.parts:
+        gradient = net.at(part, weights).gradients
+        step = result.weights[part] - weights[part]
+        np.testing.assert_allclose(step, -1e-3 * np.sign(gradient.T if part == "head" else gradient), rtol=1e-4)
+
+
+def test_adam_follows_the_recurrence_of_its_paper(small_net):
+    """Three steps on all images, written out for one weight."""
+    net, weights = small_net
+    result = train_adam(net, weights, rate=1e-2, epochs=3, batch_size=50)
+    now, first, second, value = dict(weights), 0.0, 0.0, weights["conv1"][1, 2]
+    for step in range(1, 4):
+        gradient = net.at("conv1", now).gradients[1, 2]
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        corrected = first / (1 - 0.9**step), second / (1 - 0.999**step)
+        value -= 1e-2 * (1 - (step - 1) / 3) * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
+        now = train_adam(net, weights, rate=1e-2, epochs=3, batch_size=50, on_epoch=_after(step)).weights
+    assert result.weights["conv1"][1, 2] == pytest.approx(value, rel=1e-9)
+    assert [row["iteration"] for row in result.history] == [1, 2, 3]
+
+
+def _after(step):
+    return lambda row: row["iteration"] == step
+
+
+def test_adam_lowers_the_loss_and_leaves_what_is_not_trained(small_net):
+    net, weights = small_net
+    frozen = ConvNet(net.images, net.network, net.filters, [1], 0.01)
+    result = train_adam(frozen, frozen.first_weights(weights["head"]), rate=1e-2, epochs=20, batch_size=10, seed=1)
+    assert result.history[-1]["loss"] < 0.8 * result.history[0]["loss"]
+    assert set(result.weights) == {"conv2", "head"}
+    assert frozen.at("head", result.weights).loss == result.history[-1]["loss"]
+    with pytest.raises(InvalidInputError, match="learning rate"):
+        train_adam(frozen, weights, rate=0)

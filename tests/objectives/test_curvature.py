@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
-from annealfit.metric import sparsify
+from annealfit.coordinates import CentredCoordinates, LinearCoordinates, RawCoordinates
+from annealfit.metric import Metric, sparsify
 from annealfit.objectives import CURVATURES, LinearHead
 from annealfit.objectives.curvature import MAJORIZERS
 
@@ -100,3 +102,44 @@ def test_a_constant_curvature_is_made_once():
         at = CURVATURES[name](head)
         (first,), (second,) = (at(head.at(np.full((4, 3), value))) for value in (0.0, 1.0))
         assert first is second
+
+
+@settings(max_examples=50)
+@given(head=heads(), seed=st.integers(0, 2**32))
+def test_the_local_curvature_is_the_mean_of_the_outputs_blocks_of_the_hessian(head, seed):
+    point = head.at(np.random.default_rng(seed).normal(size=(head.n_parameters, head.n_outputs)))
+    (metric,) = CURVATURES["local"](head)(point)
+    expected = point.output_grams().mean(axis=0) + np.diag(head.ridge)
+    np.testing.assert_allclose(metric.pulled(RawCoordinates()).matrix, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("coordinates", [RawCoordinates(), CentredCoordinates()])
+def test_of_many_features_the_local_curvature_has_the_blocks_along_the_diagonal(coordinates, sparse):
+    generator = np.random.default_rng(0)
+    features, labels = generator.uniform(size=(400, 300)), generator.integers(0, 3, 400)
+    given = scipy.sparse.csr_array(features) if sparse else features
+    head = LinearHead.of_arrays(given, labels, 3, 1e-3, generator.uniform(0.1, 3, 400))
+    point, adapted = head.at(0.1 * generator.normal(size=(301, 3))), coordinates.adapted(head)
+    (metric,) = CURVATURES["local"](head)(point)
+    pulled = metric.pulled(adapted)
+    whole = adapted.pull_metric(Metric(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
+    assert [block.stop - block.start for block, _ in pulled.blocks] == [60] * 5 + [1]
+    for block, part in pulled.blocks:
+        np.testing.assert_allclose(part.matrix, whole[block, block], rtol=1e-8, atol=1e-12)
+    mixing = LinearCoordinates(np.eye(301) + 0.01)  # features are mixed: the whole matrix is needed to cut it
+    (metric,) = CURVATURES["local"](head)(point)
+    for block, part in metric.pulled(mixing).blocks:
+        mixed = mixing.pull_metric(Metric(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
+        np.testing.assert_allclose(part.matrix, mixed[block, block], rtol=1e-8, atol=1e-12)
+
+
+def test_a_local_curvature_of_many_rows_is_that_of_a_sample():
+    generator = np.random.default_rng(0)
+    labels = np.arange(50_000) % 10
+    features = generator.normal(size=(50_000, 5)) + generator.normal(size=(10, 5))[labels]
+    head = LinearHead.of_arrays(features, labels, 10, 0.0)
+    point = head.at(np.zeros((6, 10)))
+    found = CURVATURES["local"](head)(point)[0].pulled(CentredCoordinates().adapted(head)).matrix
+    exact = CentredCoordinates().adapted(head).pull_metric(Metric(0.09 * head.gram)).matrix
+    assert 0 < np.abs(np.linalg.eigvalsh(np.linalg.solve(exact, found)) - 1).max() < 0.2  # some √(6/2048)

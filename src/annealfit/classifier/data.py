@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,6 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from annealfit.errors import InvalidInputError, check_number
 from annealfit.objectives import LinearHead
@@ -21,34 +20,51 @@ from annealfit.randomness import child_seed
 from annealfit.rows import InMemoryRows, Rows
 
 if TYPE_CHECKING:
+    from annealfit.classifier.base import AnnealedEstimator
     from annealfit.classifier.estimator import AnnealedClassifier
 
 # The path of the split below a training's seed; a training's own paths are 0 and 1.
 _VALIDATION_SPLIT = 2
 
 
-class TrainingData:
-    """Rows to train on, perhaps rows to validate on, and the labels that their numbers stand for."""
+class Digested(Protocol):
+    """What a checkpoint knows its training data by."""
 
-    def __init__(self, estimator: AnnealedClassifier, rows: Rows, classes: NDArray[Any], held_out: Rows | None) -> None:
-        self.rows, self.classes = rows, classes
-        self.objective = LinearHead(rows, estimator.regularization)
-        self.validation = None if held_out is None else LinearHead(held_out, 0.0)
+    def digest(self) -> str:
+        """A digest of all that matters of them."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
-    """Features (N, d), targets (N,) of any type, and perhaps a weight for each row."""
+class TrainingData:
+    """The objective of a training and perhaps one to validate on, the data they are of, and the labels."""
+
+    classes: NDArray[Any]  # that the numbers of labels stand for
+    objective: Any
+    source: Digested
+    validation: Any = None
+    held_out: Digested | None = None
+
+    @classmethod
+    def of_rows(cls, rows: Rows, classes: NDArray[Any], held_out: Rows | None, regularization: float) -> TrainingData:
+        """The data of a linear head."""
+        validation = None if held_out is None else LinearHead(held_out, 0.0)
+        return cls(classes, LinearHead(rows, regularization), rows, validation, held_out)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTable:
+    """Features (N, d), or images (N, …), targets (N,) of any type, and perhaps a weight for each row."""
 
     features: Any
     targets: NDArray[Any]
     weights: NDArray[np.float64] | None
 
-    def take(self, chosen: NDArray[Any]) -> _Table:
+    def take(self, chosen: NDArray[Any]) -> LabelledTable:
+        """Some of the rows."""
         weights = None if self.weights is None else self.weights[chosen]
-        return _Table(self.features[chosen], self.targets[chosen], weights)
+        return LabelledTable(self.features[chosen], self.targets[chosen], weights)
 
-    def without_weightless(self) -> _Table:
+    def without_weightless(self) -> LabelledTable:
         """Only the rows that weigh something: a weight of zero is as good as no row."""
         return self if self.weights is None or self.weights.all() else self.take(np.flatnonzero(self.weights))
 
@@ -57,17 +73,15 @@ class _Table:
         return InMemoryRows(self.features, np.searchsorted(classes, self.targets), len(classes), self.weights)
 
 
-def training_data(
-    estimator: AnnealedClassifier,
+def training_tables(
+    estimator: AnnealedEstimator,
     X: Any,
     y: ArrayLike | None,
     sample_weight: ArrayLike | None,
     validation_data: tuple[Any, ArrayLike] | None,
     seed: int,
-) -> TrainingData:
-    """The rows of `fit`, those to validate on apart."""
-    if isinstance(X, Rows):
-        return _own_rows(estimator, X, y, sample_weight, validation_data)
+) -> tuple[LabelledTable, LabelledTable | None, NDArray[Any]]:
+    """The table of `fit`, that to validate on apart, and the classes."""
     table = _table(estimator, X, y, sample_weight).without_weightless()
     classes = np.unique(table.targets)
     if len(classes) < 2:
@@ -80,7 +94,7 @@ def training_data(
         if held_out is not None:
             raise InvalidInputError("give validation_data or validation_fraction, not both")
         held_out = _validation_table(estimator, validation_data, classes)
-    return TrainingData(estimator, table.rows(classes), classes, None if held_out is None else held_out.rows(classes))
+    return table, held_out, classes
 
 
 def check_classes(given: ArrayLike | None) -> NDArray[Any]:
@@ -108,11 +122,11 @@ def batch_rows(
 
 
 def _table(
-    estimator: AnnealedClassifier, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool = True
-) -> _Table:
-    features, targets = validate_data(estimator, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
+    estimator: AnnealedEstimator, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool = True
+) -> LabelledTable:
+    features, targets = estimator._checked_inputs(X, y, reset=reset)
     check_classification_targets(targets)
-    return _Table(features, targets, _as_weights(sample_weight, features.shape[0]))
+    return LabelledTable(features, targets, _as_weights(sample_weight, features.shape[0]))
 
 
 def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
@@ -128,7 +142,7 @@ def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | No
     return weights
 
 
-def _with_class_weights(class_weight: Any, table: _Table, classes: NDArray[Any]) -> _Table:
+def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArray[Any]) -> LabelledTable:
     if class_weight is None:
         return table
     balanced = isinstance(class_weight, str) and class_weight == "balanced"
@@ -147,10 +161,10 @@ def _with_class_weights(class_weight: Any, table: _Table, classes: NDArray[Any])
             "its rows out"
         )
     weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
-    return _Table(table.features, table.targets, weights)
+    return LabelledTable(table.features, table.targets, weights)
 
 
-def _split(estimator: AnnealedClassifier, table: _Table, seed: int) -> tuple[_Table, _Table | None]:
+def _split(estimator: AnnealedEstimator, table: LabelledTable, seed: int) -> tuple[LabelledTable, LabelledTable | None]:
     fraction = estimator.validation_fraction
     if fraction is None:
         return table, None
@@ -170,7 +184,7 @@ def _split(estimator: AnnealedClassifier, table: _Table, seed: int) -> tuple[_Ta
     return table.take(np.sort(chosen)), table.take(np.sort(held_out))
 
 
-def _validation_table(estimator: AnnealedClassifier, given: Any, classes: NDArray[Any]) -> _Table:
+def _validation_table(estimator: AnnealedEstimator, given: Any, classes: NDArray[Any]) -> LabelledTable:
     if not isinstance(given, tuple) or len(given) not in (2, 3):
         raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
     table = _table(estimator, given[0], given[1], given[2] if len(given) == 3 else None, reset=False)
@@ -184,7 +198,7 @@ def _check_known(targets: NDArray[Any], classes: NDArray[Any], name: str) -> Non
         raise InvalidInputError(f"{name} has labels {unknown.tolist()[:5]} that are not among the classes trained on")
 
 
-def _own_rows(
+def data_of_own_rows(
     estimator: AnnealedClassifier, rows: Rows, y: Any, sample_weight: Any, validation_data: Any
 ) -> TrainingData:
     """Rows of the user's own making, which bring labels and weights with them."""
@@ -201,7 +215,7 @@ def _own_rows(
             _check_rows(given, rows)
     estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
     estimator.n_features_in_ = rows.n_parameters - 1
-    return TrainingData(estimator, rows, np.asarray(rows.classes), validation_data)
+    return TrainingData.of_rows(rows, np.asarray(rows.classes), validation_data, estimator.regularization)
 
 
 def _check_rows(rows: Rows, alike: Rows) -> None:

@@ -8,42 +8,31 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import validate_data
 
-from annealfit.classifier import files
-from annealfit.classifier.data import TrainingData, batch_rows, check_classes, training_data
-from annealfit.classifier.messages import narrating, warn_of_end, warn_of_failures
-from annealfit.classifier.predictions import LinearPredictions
+from annealfit.classifier.base import AnnealedEstimator
+from annealfit.classifier.data import LabelledTable, TrainingData, batch_rows, check_classes, data_of_own_rows
+from annealfit.classifier.messages import narrating, warn_of_failures
 from annealfit.classifier.settings import make_plan, partial_settings
-from annealfit.classifier.start import (
-    CarriedOn,
-    initial_weights,
-    seed_of_training,
-    start_of_training,
-    unchanged_on_error,
-    weights_of,
-)
+from annealfit.classifier.start import CarriedOn, check_warm_start, initial_weights, unchanged_on_error
 from annealfit.coordinates import Coordinates
 from annealfit.encoding import Encoding
 from annealfit.errors import BudgetExhaustedError, InvalidInputError, choose
-from annealfit.objectives import Curvature, LinearHead
-from annealfit.persistence import StrPath, read_tensors, write_tensors
-from annealfit.problems import Problems
+from annealfit.objectives import ONLY, Curvature, LinearHead
+from annealfit.persistence import StrPath
 from annealfit.randomness import seed_of
+from annealfit.rows import Rows
 from annealfit.samplers import Sampler, SimulatedAnnealer
-from annealfit.samplers.catalogue import default_sampler, opened_sampler, resolve_sampler
-from annealfit.threads import blas_threads
-from annealfit.training import HistoryRow, PrecisionPolicy, RangePolicy, Stopping, Trainer, TrainingResult
+from annealfit.samplers.catalogue import opened_sampler
+from annealfit.training import PrecisionPolicy, RangePolicy, Stopping, Trainer
 from annealfit.training.acceptance import Acceptance
 from annealfit.training.initialization import Initialization
 from annealfit.training.loop import Callback
 
-_KIND = "classifier"
-
 PRESETS = ("literal", "matched")
 
 
-class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
+class AnnealedClassifier(AnnealedEstimator):
     """Linear classifier trained by QUBO solves, one per class and iteration; one per iteration for two classes.
 
     At every iteration the regularised cross-entropy is replaced by a convex quadratic surrogate; its
@@ -59,10 +48,12 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
         Iterations at most.
     regularization : float
         λ of the penalty ½λ‖w‖² on the weights (not on the biases). With N rows, scikit-learn's C is 1/(λN).
-    curvature : {"bound", "gram", "joint", "gauss_newton", "diagonal"} or function
-        Quadratic part of the surrogate. "bound" (½G + Λ), "gram" (G + Λ, the paper's) and "joint" (one problem
-        over all classes) bound the loss from above; "gauss_newton" follows it more closely, and "diagonal" is
-        separable, but neither is a bound.
+    curvature : {"local", "bound", "gram", "joint", "gauss_newton", "diagonal"}, function or None
+        Quadratic part of the surrogate. "local" is the mean over the classes of the loss's Hessian, worked out anew
+        when the cross-entropy has fallen to a third; beyond 256 features in blocks of 64. "bound" (½G + Λ), "gram"
+        (G + Λ, the paper's) and "joint" (one problem over all classes) bound the loss from above; "gauss_newton" has
+        a Hessian for every class at every iteration, and "diagonal" is separable. None is "local", or "bound" where
+        the acceptance rule rests on a bound ("descent").
     coordinates : {"centred", "raw", "partly_whitened", "whitened"} or `annealfit.coordinates.Coordinates`
         The basis in which bits are chosen. "centred" measures features from their means, which makes the problems
         much easier and changes nothing else. "raw" are the weights themselves, as in the paper. "whitened" leaves no
@@ -143,13 +134,15 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
 
     """
 
+    _kind_of_file = "classifier"
+
     def __init__(
         self,
         bits: int = 3,
         max_iter: int = 200,
         regularization: float = 1e-3,
         *,
-        curvature: str | Curvature = "bound",
+        curvature: str | Curvature | None = None,
         coordinates: str | Coordinates = "centred",
         acceptance: str | Acceptance = "second_direction",
         range_policy: str | RangePolicy = "relaxation",
@@ -234,40 +227,36 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             ),
         )
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        validation_data: Any = None,
-    ) -> Self:
-        """Train on features of shape (N, d), dense or sparse, and N labels of any type; at least two classes.
+    def _checked_inputs(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
+        return validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
 
-        `sample_weight` (N,) says how much each row counts: whole numbers are repetitions, zero is absence.
-        `validation_data` is a tuple (X, y) on which every iteration is measured. X may be an object of
-        `annealfit.rows.Rows`, which brings its labels and weights with it.
+    def _training_data(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, validation_data: Any, seed: int
+    ) -> TrainingData:
+        if isinstance(X, Rows):
+            return data_of_own_rows(self, X, y, sample_weight, validation_data)
+        return super()._training_data(X, y, sample_weight, validation_data, seed)
 
-        Ctrl-C raises `KeyboardInterrupt`, after the checkpoint, if there is one, is written; the classifier holds
-        what was learnt so far.
-        """
-        with unchanged_on_error(self):
-            seed = seed_of_training(self)
-            plan = make_plan(self, seed)
-            data = training_data(self, X, y, sample_weight, validation_data, seed)
-            with opened_sampler(self.sampler, seed) as sampler:
-                trainer = Trainer(data.objective, sampler, plan, data.validation)
-                state, history, checkpoint = start_of_training(self, trainer, data)
-                trainer.preflight(state)  # before anything is paid for
-                with narrating(self.verbose, self.max_iter) as narrators:
-                    callbacks = [*narrators, *(self.callbacks or ())]
-                    result = trainer.run(state, history=history, callbacks=callbacks, checkpoint=checkpoint)
-            if result.stop_reason == "interrupted" and not result.history:
-                raise KeyboardInterrupt
-            self._keep(data, result)
-        if result.stop_reason == "interrupted":
-            raise KeyboardInterrupt
-        return self
+    def _data_of_tables(
+        self, table: LabelledTable, held_out: LabelledTable | None, classes: NDArray[Any], seed: int
+    ) -> TrainingData:
+        others = None if held_out is None else held_out.rows(classes)
+        return TrainingData.of_rows(table.rows(classes), classes, others, self.regularization)
+
+    def _first_weights(self, data: TrainingData, seed: int) -> NDArray[np.float64]:
+        if not (self.warm_start and hasattr(self, "coef_")):
+            return initial_weights(self, data.objective, seed)
+        n_features = data.objective.n_parameters - 1
+        check_warm_start(self, data, "{} features", self.coef_.shape[1], n_features)
+        return self._weights
+
+    @property
+    def _weights(self) -> NDArray[np.float64]:
+        """The fitted weights (D, outputs), the biases in the last row."""
+        return np.vstack([self.coef_.T, self.intercept_])
+
+    def _set_weights(self, weights: Mapping[str, NDArray[np.float64]]) -> None:
+        self._set_head(weights[ONLY])
 
     def partial_fit(
         self,
@@ -296,7 +285,7 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
                 trainer = Trainer(head, sampler, plan)
                 state = carried.state
                 if state is None:
-                    weights = initial_weights(self, head, carried.seed) if first else weights_of(self)
+                    weights = initial_weights(self, head, carried.seed) if first else self._weights
                     state = replace(trainer.start(weights), iteration=self.n_iter_)
                 with narrating(self.verbose, self.n_iter_ + 1) as narrators:
                     callbacks = [*narrators, *(self.callbacks or ())]
@@ -304,10 +293,10 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             if result.state.iteration == self.n_iter_:
                 reason = "the sampler's budget is used up; the classifier is as it was"
                 raise KeyboardInterrupt if result.stop_reason == "interrupted" else BudgetExhaustedError(reason)
-            self._set_fitted(result.state.weights, self.classes_, result)
+            self._set_fitted(result.state.all_weights, self.classes_, result)
             self.optimality_gap_ = np.inf  # of the loss on all rows nothing is known
             # What a point remembers, and the step before, belong to the rows of this call.
-            self._partial = replace(carried, state=replace(result.state, remembered=None, previous=None))
+            self._partial = replace(carried, state=result.state.on_other_data())
             warn_of_failures(result.history[-1:])
         if result.stop_reason == "interrupted":
             raise KeyboardInterrupt
@@ -320,71 +309,7 @@ class AnnealedClassifier(LinearPredictions, ClassifierMixin, BaseEstimator):
             last if last is not None and last.settings == settings else CarriedOn(settings, seed_of(self.random_state))
         )
 
-    def problems(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Problems:
-        """The problems of the first iteration of a training, one per class, for export or for other solvers.
-
-        >>> from sklearn.datasets import load_iris
-        >>> first, *_ = AnnealedClassifier(bits=2, random_state=0).problems(*load_iris(return_X_y=True))
-        >>> first.n_variables
-        10
-        """
-        blank = clone(self).set_params(checkpoint=None, resume=False, warm_start=False)
-        seed = seed_of_training(blank)
-        plan = make_plan(blank, seed)
-        data = training_data(blank, X, y, sample_weight, None, seed)
-        trainer = Trainer(data.objective, default_sampler(), plan)  # no sampler sees them here
-        return trainer.problems(start_of_training(blank, trainer, data)[0])
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; `sampler__num_reads` and its like set those of the sampler."""
-        given = params.get("sampler", self.sampler)
-        if any(name.startswith("sampler__") for name in params) and not isinstance(given, Sampler):
-            params = {"sampler": resolve_sampler(given), **{n: v for n, v in params.items() if n != "sampler"}}
-        return super().set_params(**params)
-
-    def save(self, path: StrPath) -> None:
-        """Write the fitted classifier to one safetensors file (no pickle; see `annealfit.persistence`)."""
-        tensors, manifest = self.to_tensors()
-        write_tensors(path, _KIND, tensors, manifest)
-
-    @classmethod
-    def load(cls, path: StrPath) -> Self:
-        """Read a classifier written by `save`; corrupt, truncated or foreign files are refused."""
-        return cls.from_tensors(*read_tensors(path, _KIND))
-
-    def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The fitted classifier as tensors and a JSON manifest, to be stored in a file of any kind."""
-        return files.to_tensors(self)
-
-    @classmethod
-    def from_tensors(cls, tensors: dict[str, NDArray[Any]], manifest: dict[str, Any]) -> Self:
-        """The inverse of `to_tensors`."""
-        return files.from_tensors(cls, tensors, manifest)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def _keep(self, data: TrainingData, result: TrainingResult) -> None:
-        """Take over what was learnt: all of it at once, so that a fit that fails leaves nothing half fitted."""
-        best = result.state.best if self.early_stopping else None
-        with blas_threads(data.objective.multiplications):
-            point = result.point if best is None else data.objective.at(best.weights)
-            self.optimality_gap_ = max(point.loss - point.lower_bound(), 0.0)
-        self._set_fitted(point.weights, data.classes, result)
-        for name in ("best_iteration_", "_partial"):  # of an earlier fit
-            self.__dict__.pop(name, None)
-        if best is not None:
-            self.best_iteration_ = best.iteration
-        warn_of_end(self, result, point.loss)
-
-    history_: list[HistoryRow]
-
-    def _set_fitted(self, weights: NDArray[np.float64], classes: NDArray[Any], result: TrainingResult) -> None:
-        self.classes_ = classes
-        self.coef_ = np.ascontiguousarray(weights[:-1].T)
-        self.intercept_ = weights[-1].copy()
-        self.n_iter_ = result.state.iteration
-        self.history_ = result.history
-        self.stop_reason_ = result.stop_reason

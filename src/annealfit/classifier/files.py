@@ -17,19 +17,19 @@ from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import restore_sampler
 
 if TYPE_CHECKING:
-    from annealfit.classifier.estimator import AnnealedClassifier
+    from annealfit.classifier.base import AnnealedEstimator
 
 Tensors = dict[str, NDArray[Any]]
 Manifest = dict[str, Any]
 
 
-def to_tensors(estimator: AnnealedClassifier) -> tuple[Tensors, Manifest]:
+def to_tensors(estimator: AnnealedEstimator) -> tuple[Tensors, Manifest]:
     """The fitted classifier, its settings among it; objects of the user's own are described, not stored."""
     check_is_fitted(estimator, "coef_")
     parameters = {n: v for n, v in estimator.get_params(deep=False).items() if n not in RUN_PARAMETERS}
     sampler = parameters.pop("sampler")
     class_weight = parameters.pop("class_weight")
-    plain = {name: value for name, value in parameters.items() if is_plain(value)}
+    plain = {name: value for name, value in parameters.items() if _is_stored(value)}
     manifest = {
         "parameters": describe(plain),
         "sampler": describe(sampler),
@@ -46,7 +46,7 @@ def to_tensors(estimator: AnnealedClassifier) -> tuple[Tensors, Manifest]:
     return {"coef": estimator.coef_, "intercept": estimator.intercept_}, manifest
 
 
-def from_tensors(kind: type[AnnealedClassifier], tensors: Tensors, manifest: Manifest) -> AnnealedClassifier:
+def from_tensors(kind: type[AnnealedEstimator], tensors: Tensors, manifest: Manifest) -> AnnealedEstimator:
     """The inverse of `to_tensors`, also for what 0.1.0 wrote."""
     try:
         parameters = {"coordinates": "raw", **manifest["parameters"]}  # 0.1.0 knew no other, and stored none
@@ -76,6 +76,11 @@ def from_tensors(kind: type[AnnealedClassifier], tensors: Tensors, manifest: Man
             stacklevel=4,
         )
     return estimator
+
+
+def _is_stored(value: Any) -> bool:
+    """Whether a setting is in the file as it is: a value that JSON has a word for, or a list of such values."""
+    return is_plain(value) or (isinstance(value, list | tuple) and all(map(is_plain, value)))
 
 
 def _restored_sampler(description: Any, not_stored: dict[str, str]) -> Sampler | str | None:

@@ -16,7 +16,7 @@ from annealfit.training import HistoryRow, Iteration, TrainingResult
 from annealfit.training.loop import Callback
 
 if TYPE_CHECKING:
-    from annealfit.classifier.estimator import AnnealedClassifier
+    from annealfit.classifier.base import AnnealedEstimator
 
 # Ends of a training that it did not choose itself.
 CUT_SHORT = {
@@ -54,10 +54,11 @@ class Narrator:
         validation = f"  validation {row['validation_accuracy']:.1%}" if "validation_accuracy" in row else ""
         done = row["iteration"] - self._done_before
         left = (self._last - self._began) / done * (self.max_iter - row["iteration"])
+        where = f"  {row['layer']}" if "layer" in row else ""
         outlook = f"  at most {left:.0f} s left" if left >= 0.5 and not ended else ""
         sys.stdout.write(
-            f"iteration {row['iteration']}/{self.max_iter}  loss {row['loss']:.6g}  accuracy {row['accuracy']:.1%}"
-            f"{validation}{outlook}\n"
+            f"iteration {row['iteration']}/{self.max_iter}{where}  loss {row['loss']:.6g}  "
+            f"accuracy {row['accuracy']:.1%}{validation}{outlook}\n"
         )
 
 
@@ -74,7 +75,7 @@ def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
         narrator.write(ended=True)
 
 
-def warn_of_end(estimator: AnnealedClassifier, result: TrainingResult, loss: float) -> None:
+def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: float) -> None:
     """Warn where the training did not converge, was cut short, or had to do without answers."""
     gap, reason, done = estimator.optimality_gap_, result.stop_reason, result.state.iteration
     if reason == "max_iter" and 0 < estimator.tol * loss < gap < np.inf:

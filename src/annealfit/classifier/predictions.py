@@ -19,10 +19,19 @@ class LinearPredictions:
     intercept_: NDArray[np.float64]
     classes_: NDArray[Any]
 
+    def _set_head(self, weights: NDArray[np.float64]) -> None:
+        """Keep weights (D, outputs) with the biases in the last row."""
+        self.coef_ = np.ascontiguousarray(weights[:-1].T)
+        self.intercept_ = weights[-1].copy()
+
+    def _features(self, X: Any) -> Any:
+        """The features (N, d), dense or sparse, of what predictions are asked for."""
+        return validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Logits of shape (N, C); for two classes that of the second, of shape (N,)."""
         check_is_fitted(self, "coef_")  # not any attribute: a fit that failed has counted the features
-        features = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+        features = self._features(X)
         logits = features @ self.coef_.T + self.intercept_
         return logits[:, 0] if len(self.coef_) == 1 else logits
 

@@ -22,10 +22,11 @@ from annealfit.training import (
     Plan,
     Stopping,
 )
+from annealfit.training.acceptance import RESTING_ON_A_BOUND
 from annealfit.training.initialization import Initialization
 
 if TYPE_CHECKING:
-    from annealfit.classifier.estimator import AnnealedClassifier
+    from annealfit.classifier.base import AnnealedEstimator
 
 # How a training is watched and saved: no part of a model.
 RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "checkpoint_every", "resume", "verbose"})
@@ -36,15 +37,17 @@ _STOPPING_PARAMETERS = frozenset({"max_iter", "tol", "patience", "time_limit", "
 RANGE_METHODS = ("first", "choose", "revise", "rate")
 
 
-def make_plan(estimator: AnnealedClassifier, seed: int) -> Plan:
+def make_plan(estimator: AnnealedEstimator, seed: int) -> Plan:
     """The plan of a training; a setting that is out of bounds is named, with the bounds."""
     _check_numbers(estimator)
     bits = int(estimator.bits)
+    acceptance = choose_or_own("acceptance", estimator.acceptance, ACCEPTANCES)
+    usual = "bound" if acceptance in RESTING_ON_A_BOUND else "local"
     return Plan(
-        curvature=choose_or_own("curvature", estimator.curvature, CURVATURES),
+        curvature=choose_or_own("curvature", usual if estimator.curvature is None else estimator.curvature, CURVATURES),
         coordinates=choose_or_own("coordinates", estimator.coordinates, COORDINATES, COORDINATES_METHODS),
         max_couplings=None if estimator.max_couplings is None else int(estimator.max_couplings),
-        acceptance=choose_or_own("acceptance", estimator.acceptance, ACCEPTANCES),
+        acceptance=acceptance,
         range_policy=choose_or_own("range_policy", estimator.range_policy, RANGE_POLICIES, RANGE_METHODS),
         precision_policy=choose_or_own(
             "precision_policy", estimator.precision_policy, PRECISION_POLICIES, ("first", "following")
@@ -63,13 +66,13 @@ def make_plan(estimator: AnnealedClassifier, seed: int) -> Plan:
     )
 
 
-def initialization_of(estimator: AnnealedClassifier) -> Initialization:
+def initialization_of(estimator: AnnealedEstimator) -> Initialization:
     """The function that makes the first weights."""
     return choose_or_own("initialization", estimator.initialization, INITIALIZATIONS)
 
 
 def training_settings(
-    estimator: AnnealedClassifier, sampler: Sampler, seed: int, data_digest: str, validation_digest: str | None
+    estimator: AnnealedEstimator, sampler: Sampler, seed: int, data_digest: str, validation_digest: str | None
 ) -> dict[str, Any]:
     """Everything that decides the course of a training, as plain data: what a checkpoint belongs to."""
     settings = partial_settings(estimator)
@@ -77,13 +80,13 @@ def training_settings(
     return without_neutral({**settings, "training data": data_digest, "validation data": validation_digest})
 
 
-def partial_settings(estimator: AnnealedClassifier) -> dict[str, Any]:
+def partial_settings(estimator: AnnealedEstimator) -> dict[str, Any]:
     """The settings to which what `partial_fit` carries on belongs."""
     given = estimator.get_params(deep=False).items()
     return {name: describe(value) for name, value in given if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS}
 
 
-def upgrade_settings(estimator: AnnealedClassifier, sampler: Sampler) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def upgrade_settings(estimator: AnnealedEstimator, sampler: Sampler) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Settings as 0.1.0 stored them → as they are stored now: that version knew fewer, and samplers by their text."""
 
     def upgrade(stored: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +106,7 @@ def upgrade_settings(estimator: AnnealedClassifier, sampler: Sampler) -> Callabl
     return upgrade
 
 
-def _check_numbers(estimator: AnnealedClassifier) -> None:
+def _check_numbers(estimator: AnnealedEstimator) -> None:
     Encoding(estimator.bits, 1.0 if estimator.update_range is None else estimator.update_range)
     check_number("regularization", estimator.regularization, Real, minimum=0)
     check_number("max_iter", estimator.max_iter, Integral, minimum=1)

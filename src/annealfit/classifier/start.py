@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
@@ -16,14 +16,15 @@ from annealfit.classifier.data import TrainingData
 from annealfit.classifier.settings import initialization_of, training_settings, upgrade_settings
 from annealfit.errors import CheckpointError, InvalidInputError
 from annealfit.metric import as_real
-from annealfit.objectives import LinearHead
+from annealfit.objectives import ONLY, LinearHead
 from annealfit.randomness import seed_of
 from annealfit.training import Checkpoint, HistoryRow, Trainer, TrainingState
 from annealfit.training.checkpoint import checkpoint_file, is_folder, stored_settings
 
 if TYPE_CHECKING:
-    from annealfit.classifier.estimator import AnnealedClassifier
+    from annealfit.classifier.base import AnnealedEstimator
 
+Weights = NDArray[np.float64] | Mapping[str, NDArray[np.float64]]  # of an objective, or of each of its parts
 Start = tuple[TrainingState, list[HistoryRow], Checkpoint | None]
 
 
@@ -36,7 +37,7 @@ class CarriedOn:
     state: TrainingState | None = None
 
 
-def seed_of_training(estimator: AnnealedClassifier) -> int:
+def seed_of_training(estimator: AnnealedEstimator) -> int:
     """The seed of the training; one that was drawn afresh is found again in the checkpoint to resume."""
     given = estimator.checkpoint
     if estimator.resume and given is not None and not isinstance(estimator.random_state, Integral):
@@ -50,16 +51,16 @@ def seed_of_training(estimator: AnnealedClassifier) -> int:
     return seed_of(estimator.random_state)
 
 
-def start_of_training(estimator: AnnealedClassifier, trainer: Trainer, data: TrainingData) -> Start:
+def start_of_training(estimator: AnnealedEstimator, trainer: Trainer, data: TrainingData) -> Start:
     """The state and the history to go on from, and where to save them."""
-    weights = _first_weights(estimator, data, trainer.plan.seed)
+    weights = estimator._first_weights(data, trainer.plan.seed)
     state = trainer.start(weights)
     if estimator.checkpoint is None:
         if estimator.resume:
             raise InvalidInputError("resume=True needs a checkpoint path to continue from")
         return state, [], None
-    validation = None if data.validation is None else data.validation.rows.digest()
-    settings = training_settings(estimator, trainer.sampler, trainer.plan.seed, data.rows.digest(), validation)
+    validation = None if data.held_out is None else data.held_out.digest()
+    settings = training_settings(estimator, trainer.sampler, trainer.plan.seed, data.source.digest(), validation)
     path = checkpoint_file(estimator.checkpoint, settings)
     upgrade = upgrade_settings(estimator, trainer.sampler)
     checkpoint = Checkpoint(path, int(estimator.checkpoint_every), settings, upgrade)
@@ -76,32 +77,31 @@ def start_of_training(estimator: AnnealedClassifier, trainer: Trainer, data: Tra
             f"{path} exists; pass resume=True to continue it, remove it to start anew, or name {other}"
         )
     resumed, history = checkpoint.load()
-    if resumed.weights.shape != weights.shape:
+    stored, wanted = (_shapes(some.all_weights) for some in (resumed, state))
+    if stored != wanted:
         raise CheckpointError(
-            f"{path} holds weights of shape {resumed.weights.shape}, and this version trains {weights.shape}: "
+            f"{path} holds weights of shape {stored}, and this version trains {wanted}: "
             "0.1.0 had two outputs for two classes; start anew with another checkpoint path"
         )
     return resumed, history, checkpoint
 
 
-def weights_of(estimator: AnnealedClassifier) -> NDArray[np.float64]:
-    """The fitted weights (D, outputs), the biases in the last row."""
-    return np.vstack([estimator.coef_.T, estimator.intercept_])
+def check_warm_start(estimator: AnnealedEstimator, data: TrainingData, size: str, was: Any, now: Any) -> None:
+    """Raise unless the data of a warm start have the classes and the size that the estimator was fitted on."""
+    if not np.array_equal(estimator.classes_, data.classes) or was != now:
+        raise InvalidInputError(
+            f"warm_start=True continues a training on {size.format(was)} and the classes "
+            f"{estimator.classes_.tolist()}; these data have {now} and {data.classes.tolist()}"
+        )
 
 
-def _first_weights(estimator: AnnealedClassifier, data: TrainingData, seed: int) -> NDArray[np.float64]:
-    if estimator.warm_start and hasattr(estimator, "coef_"):
-        n_features = data.rows.n_parameters - 1
-        if not np.array_equal(estimator.classes_, data.classes) or estimator.coef_.shape[1] != n_features:
-            raise InvalidInputError(
-                f"warm_start=True continues a training on {estimator.coef_.shape[1]} features and the classes "
-                f"{estimator.classes_.tolist()}; these data have {n_features} and {data.classes.tolist()}"
-            )
-        return weights_of(estimator)
-    return initial_weights(estimator, data.objective, seed)
+def _shapes(weights: Mapping[str, NDArray[np.float64]]) -> Any:
+    """The shape of the weights, or of those of each part."""
+    shapes = {name: own.shape for name, own in weights.items()}
+    return shapes.get(ONLY, shapes)
 
 
-def initial_weights(estimator: AnnealedClassifier, head: LinearHead, seed: int) -> NDArray[np.float64]:
+def initial_weights(estimator: AnnealedEstimator, head: LinearHead, seed: int) -> NDArray[np.float64]:
     """What the initialization gives, which may be anybody's, checked."""
     weights = as_real(initialization_of(estimator)(head, seed), "what the initialization gave", ndim=2)
     if weights.shape != (head.n_parameters, head.n_outputs):
@@ -112,7 +112,7 @@ def initial_weights(estimator: AnnealedClassifier, head: LinearHead, seed: int) 
 
 
 @contextmanager
-def unchanged_on_error(estimator: AnnealedClassifier) -> Iterator[None]:
+def unchanged_on_error(estimator: AnnealedEstimator) -> Iterator[None]:
     """A fit that fails leaves the estimator as it was: half a fit would spoil a good model."""
     before = dict(estimator.__dict__)
     try:

@@ -24,7 +24,7 @@ class Proposal:
     energies: Array  # twice the surrogate's value of every problem's update, (P,)
     step: float = 1.0  # α: every multiple is multiplied by it
     previous: Point | None = None  # from which the last step that was applied led to the point
-    _spans: dict[tuple[bytes, bool], Span] = field(default_factory=dict, init=False, repr=False)
+    _spans: dict[bytes, Span] = field(default_factory=dict, init=False, repr=False)
     _tried: dict[tuple[bytes, ...], Point] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -33,7 +33,10 @@ class Proposal:
         return self.point.loss
 
     def after(self, accepted: NDArray[np.bool_], multiple: Multiple = 1.0, previous: Multiple = 0.0) -> Point:
-        """The point that a multiple of the accepted problems' updates (P,), and of the previous step, leads to."""
+        """The point that a multiple of the accepted problems' updates (P,), and of the previous step, leads to.
+
+        Before the second step there is no previous one, and its multiple means nothing.
+        """
         if not accepted.any():
             return self.point
         key = accepted.tobytes(), np.asarray(multiple).tobytes(), np.asarray(previous).tobytes()
@@ -46,37 +49,35 @@ class Proposal:
 
         0 where the loss does not fall; 1, the surrogate's own step, where it bends down and has no least.
         """
-        span = self._span(accepted, with_previous=False)
+        span, blocks = self._span(accepted), len(self.point.gradients)
         slope = float((self.point.gradients * span.directions[0]).sum())
-        bend = float(span.bends().sum())
+        bend = float(span.bends()[:blocks, :blocks].sum())
         if slope >= 0:
             return 0.0
         return -slope / bend if bend > 0 else 1.0
 
     def newton_multiples(self, accepted: NDArray[np.bool_]) -> tuple[Array, Array]:
         """The same with a multiple for each block (blocks,), of its update and of its previous step."""
-        span = self._span(accepted, with_previous=self.previous is not None)
+        span = self._span(accepted)
         slopes = (self.point.gradients * span.directions).sum(axis=2)
         found = _least(span.bends(), slopes.ravel()).reshape(slopes.shape)
         return found[0], found[1] if len(found) > 1 else np.zeros_like(found[0])
 
     def _moved(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple) -> Point:
-        with_previous = bool(np.any(previous))
-        known = self._spans.get((accepted.tobytes(), with_previous)) or self._spans.get((accepted.tobytes(), True))
-        if known is None and not with_previous and np.ndim(multiple) == 0:
+        is_plain = np.ndim(multiple) == 0 and not np.any(previous)
+        if is_plain and accepted.tobytes() not in self._spans:  # nobody searched: no need to know the directions
             return self.point.moved((multiple * self.step) * self._direction(accepted))
-        span = known or self._span(accepted, with_previous=with_previous)
+        span = self._span(accepted)
         multiples = np.zeros(span.directions.shape[:2])
-        multiples[0] = self.step * np.asarray(multiple)
-        if with_previous:
-            multiples[1] = self.step * np.asarray(previous)
+        for row, given in zip(multiples, (multiple, previous), strict=False):
+            row[:] = self.step * np.asarray(given)
         return span.at(multiples)
 
-    def _span(self, accepted: NDArray[np.bool_], *, with_previous: bool) -> Span:
-        key = accepted.tobytes(), with_previous
+    def _span(self, accepted: NDArray[np.bool_]) -> Span:
+        key = accepted.tobytes()
         if key not in self._spans:
             updates = self._direction(accepted).reshape(self.point.gradients.shape)
-            self._spans[key] = self.point.span(updates, self.previous if with_previous else None)
+            self._spans[key] = self.point.span(updates, self.previous)
         return self._spans[key]
 
     def _direction(self, accepted: NDArray[np.bool_]) -> Array:
@@ -167,3 +168,6 @@ ACCEPTANCES: dict[str, Acceptance] = {
     "line_search": line_search,
     "second_direction": second_direction,
 }
+
+# Rules that apply an update without a look at the loss: they rest on a curvature that bounds it.
+RESTING_ON_A_BOUND = frozenset({descent})

@@ -14,9 +14,10 @@ from typing import Any, cast
 import numpy as np
 
 from annealfit.errors import CheckpointError
+from annealfit.objectives import ONLY
 from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.training.history import OPTIONAL_COLUMNS, HistoryRow
-from annealfit.training.state import Best, Last, Previous, TrainingState
+from annealfit.training.state import Anchor, Best, Last, PartState, Previous, TrainingState
 
 _KIND = "training checkpoint"
 _COLUMN = "history."
@@ -49,27 +50,21 @@ class Checkpoint:
         rows = cast(Sequence[dict[str, Any]], history)
         columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
         texts = {name: column for name, column in columns.items() if isinstance(column[0], str)}
-        tensors = {"weights": state.weights, "ranges": state.ranges}
+        tensors = {} if state.remembered is None else {"remembered": state.remembered}
         for name, column in columns.items():
             if name not in texts:
                 tensors[_COLUMN + name] = np.array([np.nan if value is None else value for value in column])
+        parts = {}
+        for name, part in state.parts.items():
+            more, parts[name] = _store_part(part)
+            tensors |= {_prefix(name) + key: tensor for key, tensor in more.items()}
         best = None
         if state.best is not None:
-            tensors["best_weights"] = state.best.weights
+            tensors |= {_prefix(name) + "best_weights": weights for name, weights in state.best.parts.items()}
             best = [state.best.iteration, *state.best.merit]
-        last = None
-        if state.last is not None:
-            tensors["last_ranges"] = state.last.ranges
-            last = state.last.rating
-        if state.previous is not None:
-            tensors["previous_weights"] = state.previous.weights
-        memories = {"remembered": state.remembered}
-        memories["previous_remembered"] = None if state.previous is None else state.previous.remembered
-        tensors |= {name: memory for name, memory in memories.items() if memory is not None}
         manifest = {
             "iteration": state.iteration,
-            "last_rating": last,
-            "bits": state.bits,
+            **(parts.pop(ONLY) if ONLY in parts else {"part": state.part, "parts": parts}),
             "best": best,
             "columns": list(columns),
             "texts": texts,
@@ -86,15 +81,13 @@ class Checkpoint:
             texts[name] if name in texts else _numbers(name, tensors[_COLUMN + name]) for name in manifest["columns"]
         ]
         history = [dict(zip(manifest["columns"], values, strict=True)) for values in zip(*columns, strict=True)]
+        parts = manifest.get("parts", {ONLY: manifest})
         state = TrainingState(
             iteration=manifest["iteration"],
-            weights=tensors["weights"],
-            ranges=tensors["ranges"],
-            bits=manifest["bits"],
-            best=_best(manifest.get("best"), tensors),
+            parts={name: _read_part(_prefix(name), tensors, stored) for name, stored in parts.items()},
+            part=manifest.get("part", ONLY),
+            best=_best(manifest.get("best"), tensors, list(parts)),
             remembered=tensors.get("remembered"),
-            previous=_previous(tensors),
-            last=None if "last_ranges" not in tensors else Last(manifest["last_rating"], tensors["last_ranges"]),
         )
         return state, cast(list[HistoryRow], history)
 
@@ -113,17 +106,47 @@ class Checkpoint:
             )
 
 
-def _best(stored: Sequence[Any] | None, tensors: Mapping[str, Any]) -> Best | None:
+def _prefix(part: str) -> str:
+    """Before the names of a part's tensors; an objective of one part needs none."""
+    return f"{part}." if part else ""
+
+
+def _store_part(part: PartState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The tensors and the numbers of a part."""
+    found = {"weights": part.weights, "ranges": part.ranges}
+    if part.last is not None:
+        found["last_ranges"] = part.last.ranges
+    if part.previous is not None:
+        found |= {"previous_weights": part.previous.weights, "previous_remembered": part.previous.remembered}
+    numbers = {"bits": part.bits, "last_rating": None if part.last is None else part.last.rating}
+    if part.anchor is not None:
+        found["anchor"], numbers["anchor_measure"] = part.anchor.weights, part.anchor.measure
+    if part.damping is not None:
+        numbers["damping"] = part.damping
+    return {name: tensor for name, tensor in found.items() if tensor is not None}, numbers
+
+
+def _read_part(prefix: str, tensors: Mapping[str, np.ndarray], stored: Mapping[str, Any]) -> PartState:
+    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    previous = None
+    if "previous_weights" in own:
+        previous = Previous(own["previous_weights"], own.get("previous_remembered"))
+    return PartState(
+        weights=own["weights"],
+        ranges=own.get("ranges"),
+        bits=stored["bits"],
+        damping=stored.get("damping"),
+        previous=previous,
+        last=Last(stored["last_rating"], own["last_ranges"]) if "last_ranges" in own else None,
+        anchor=Anchor(own["anchor"], stored["anchor_measure"]) if "anchor" in own else None,
+    )
+
+
+def _best(stored: Sequence[Any] | None, tensors: Mapping[str, Any], parts: Sequence[str]) -> Best | None:
     if stored is None:
         return None
     iteration, *merit = stored
-    return Best(iteration, (merit[0], merit[1]), tensors["best_weights"])
-
-
-def _previous(tensors: Mapping[str, Any]) -> Previous | None:
-    if "previous_weights" not in tensors:
-        return None
-    return Previous(tensors["previous_weights"], tensors.get("previous_remembered"))
+    return Best(iteration, (merit[0], merit[1]), {name: tensors[_prefix(name) + "best_weights"] for name in parts})
 
 
 def stored_settings(path: Path) -> dict[str, Any]:

@@ -12,6 +12,8 @@ class HistoryRow(TypedDict, total=False):
     """
 
     iteration: int  # from 1
+    round: int  # of a network, whose layers are trained in turn: from 1
+    layer: str  # of a network: whose turn it was, "conv1" … or "head"
     loss: float  # regularised, on the training data, after the iteration
     cross_entropy: float  # the loss without the penalty
     accuracy: float  # weighted share of the training rows that are classified rightly
@@ -24,6 +26,7 @@ class HistoryRow(TypedDict, total=False):
     multiple: float  # by which the accepted updates were multiplied; 0 where none was
     range: float  # mean δ of the problems
     bits: int  # K
+    damping: float | None  # of a curvature that is damped, in units of the mean of its diagonal
     failures: str  # why problems were not solved; empty in the usual case
     seconds: float  # since the training began
     # with validation data
@@ -40,4 +43,4 @@ class HistoryRow(TypedDict, total=False):
 
 
 # Columns that hold None instead of a number where there is none.
-OPTIONAL_COLUMNS = frozenset({"lower_bound", "gap"})
+OPTIONAL_COLUMNS = frozenset({"lower_bound", "gap", "damping"})

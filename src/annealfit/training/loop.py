@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from annealfit import bounds
 from annealfit.errors import BudgetExhaustedError, SamplerError
-from annealfit.objectives import Objective, Point
+from annealfit.objectives import ONLY, Objective, Point, Turns, in_turns
 from annealfit.problems import Problems
 from annealfit.samplers.protocol import Preflight, Sampler
 from annealfit.threads import blas_threads
 from annealfit.training.checkpoint import Checkpoint
 from annealfit.training.history import HistoryRow
-from annealfit.training.state import TrainingState
-from annealfit.training.step import Plan, Step, checked_bits, first_ranges, with_chosen_ranges
+from annealfit.training.state import PartState, TrainingState
+from annealfit.training.step import Plan, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,30 +51,44 @@ class TrainingResult:
 class Trainer:
     """A training of one objective with one sampler: what is worked out once for it is worked out here."""
 
-    def __init__(self, objective: Objective, sampler: Sampler, plan: Plan, validation: Objective | None = None) -> None:
-        self.objective, self.sampler, self.plan = objective, sampler, plan
+    def __init__(
+        self,
+        objective: Objective | Turns,
+        sampler: Sampler,
+        plan: Plan,
+        validation: Objective | Turns | None = None,
+    ) -> None:
+        self.turns, self.sampler, self.plan = in_turns(objective), sampler, plan
         self._point: Point | None = None
-        began = time.perf_counter()
-        with blas_threads(objective.multiplications):
-            self._step = Step(objective, sampler, plan, validation)
-        self._preparation_seconds = time.perf_counter() - began  # the Gram matrix: part of the training's time
+        self._step = Step(self.turns, sampler, plan, None if validation is None else in_turns(validation))
 
-    def start(self, weights: NDArray[np.float64]) -> TrainingState:
-        """The state before the first iteration."""
-        bits = checked_bits(self.plan.precision_policy.first(self.plan.bits))
-        with blas_threads(self.objective.multiplications):
-            problems = self._step.surrogate.problems(self._at(weights), np.ones(1), bits)
-            return TrainingState(0, weights, first_ranges(problems, self.plan), bits)
+    def start(self, weights: NDArray[np.float64] | Mapping[str, NDArray[np.float64]]) -> TrainingState:
+        """The state before the first iteration, from the weights of every part."""
+        parts = weights if isinstance(weights, Mapping) else {ONLY: weights}
+        state = TrainingState(0, {name: PartState(own) for name, own in parts.items()}, self.turns.turn(0))
+        with blas_threads(self.turns.multiplications):
+            first = self._step.first(state.part, self._at(state))
+        return replace(state, parts={**state.parts, state.part: first})
 
     def problems(self, state: TrainingState) -> Problems:
         """The problems that the iteration after `state` hands to the sampler."""
-        with blas_threads(self.objective.multiplications):
-            kept = self._step.surrogate.problems(self._at(state.weights, state.remembered), state.ranges, state.bits)
-            return with_chosen_ranges(kept, self.plan.range_policy)
+        part = self.turns.turn(state.iteration)
+        with blas_threads(self.turns.multiplications):
+            point = self.turns.turned(self._at(state), part, state.iteration)
+            return self._step.problems(part, self._step.own(state, part, point), point)
 
     def preflight(self, state: TrainingState) -> Preflight | None:
-        """What an iteration would cost at the most bits; a device that cannot take such problems says so here."""
-        return self.sampler.preflight(self.problems(replace(state, bits=self.plan.bits)))
+        """What a step of every part would cost at the most bits; a device that cannot take such problems says so."""
+        found = []
+        for part in dict.fromkeys([self.turns.turn(state.iteration), *self.turns.parts]):
+            with blas_threads(self.turns.multiplications):
+                point = self.turns.turned(self._at(state), part, state.iteration)
+                own = replace(self._step.own(state, part, point), bits=self.plan.of(part).bits)
+                cost = self.sampler.preflight(self._step.problems(part, own, point))
+            if cost is None:  # a sampler that has nothing to say of one problem has nothing to say of others
+                return None
+            found.append(cost)
+        return Preflight.of_all(found)
 
     def run(
         self,
@@ -91,7 +105,7 @@ class Trainer:
         """
         bounds.compile_kernel()  # once per process, and not on the training's clock
         self.sampler.prepare()
-        with blas_threads(self.objective.multiplications):
+        with blas_threads(self.turns.multiplications):
             return self._run(state, list(history), callbacks, checkpoint)
 
     def _run(
@@ -102,11 +116,14 @@ class Trainer:
         checkpoint: Checkpoint | None,
     ) -> TrainingResult:
         stopping = self.plan.stopping
-        earlier_seconds = rows[-1]["seconds"] if rows else self._preparation_seconds
+        earlier_seconds = rows[-1]["seconds"] if rows else self._step.preparation_seconds
         started = time.perf_counter()
-        point, previous = self._at(state.weights, state.remembered), None
-        if state.previous is not None:
-            previous = self._look(state.previous.weights, state.previous.remembered)
+        point = self._at(state)
+        earlier = {
+            name: self.turns.earlier(name, own.previous, None)
+            for name, own in state.parts.items()
+            if own.previous is not None
+        }
         saved_iteration = state.iteration
         reason = stopping.before_resuming(state, rows)
         try:
@@ -114,10 +131,12 @@ class Trainer:
                 reason = stopping.before_iteration(state.iteration, point)
                 if reason is not None:
                     break
-                following, reached, row = self._step(state, point, previous)
+                part = self.turns.turn(state.iteration)
+                point = self.turns.turned(point, part, state.iteration)
+                following, reached, row = self._step(state, part, point, earlier.get(part))
                 if reached is not point:
-                    previous, point = point, reached
-                    self._point = point
+                    earlier[part] = self.turns.earlier(part, following.own.previous, point)
+                point = self._point = reached
                 row["seconds"] = earlier_seconds + time.perf_counter() - started
                 rows.append(row)
                 state = following
@@ -138,17 +157,13 @@ class Trainer:
                 _save(checkpoint, state, rows)
         if reason == "sampler" and not any(row["solved"] for row in rows):
             raise SamplerError(f"no problem was solved in {len(rows)} iterations; {rows[-1]['failures']}")
-        return TrainingResult(state, self._at(state.weights, state.remembered), rows, reason)
+        return TrainingResult(state, self._at(state), rows, reason)
 
-    def _at(self, weights: NDArray[np.float64], remembered: NDArray[np.float64] | None = None) -> Point:
-        """The objective at these weights; asked twice for the same ones it looks once."""
-        if self._point is None or self._point.weights is not weights:
-            self._point = self._look(weights, remembered)
+    def _at(self, state: TrainingState) -> Point:
+        """The point of the state's weights; asked twice for the same ones it looks once."""
+        if self._point is None or self._point.weights is not state.weights:
+            self._point = self.turns.at(state.part, state.all_weights, state.remembered)
         return self._point
-
-    def _look(self, weights: NDArray[np.float64], remembered: NDArray[np.float64] | None) -> Point:
-        at: Any = self.objective.at
-        return at(weights) if remembered is None else at(weights, remembered)
 
 
 def _save(checkpoint: Checkpoint, state: TrainingState, rows: Sequence[HistoryRow]) -> int | None:

@@ -11,8 +11,9 @@ from annealfit.training.outcome import Outcome
 # Chosen by measurement: see docs/defaults.md.
 GROWTH, SHRINKAGE = 1.3, 0.5
 FIRST_RANGE = 0.1
-FIRST_MULTIPLES = {1: 0.1, 2: 0.5, 3: 0.5}  # by bits; more bits as 3
-CLIMB, MULTIPLES = 1.3, (0.02, 3.0)
+# By bits; more bits as 5. From 3 on about what a uniform quantiser of normal values wants.
+FIRST_MULTIPLES = {1: 0.3, 2: 1.2, 3: 2.05, 4: 2.5, 5: 2.9}
+CLIMB, MULTIPLES = 1.3, (0.02, 4.0)
 SMALLEST, LARGEST = 1e-12, 1e6  # far beyond what training reaches; keeps arithmetic finite
 
 
@@ -61,7 +62,7 @@ class RelaxationRange(RangePolicy):
     def first(self, problems: Problems, update_range: float | None) -> NDArray[np.float64]:
         """The first multiples; those that make the first ranges what the user wants, if there is a wish."""
         if update_range is None:
-            return np.full(len(problems), FIRST_MULTIPLES.get(problems.bits, FIRST_MULTIPLES[3]))
+            return np.full(len(problems), FIRST_MULTIPLES.get(problems.bits, FIRST_MULTIPLES[5]))
         return update_range / _sizes(problems)
 
     def choose(self, problems: Problems) -> NDArray[np.float64]:

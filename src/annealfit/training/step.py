@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, cast
 
@@ -15,17 +16,18 @@ from annealfit.coordinates import Coordinates
 from annealfit.description import describe
 from annealfit.encoding import MAX_BITS
 from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError, check_number
-from annealfit.objectives import Objective, Point
+from annealfit.objectives import Point, Turns
 from annealfit.problems import Problems
 from annealfit.randomness import child_seeds, descend
 from annealfit.samplers.protocol import Sampler, Samples, ask
 from annealfit.training.acceptance import Acceptance, Decision, Proposal
+from annealfit.training.damping import DampingPolicy
 from annealfit.training.history import HistoryRow
 from annealfit.training.initialization import ANNEALS
 from annealfit.training.outcome import Outcome
 from annealfit.training.precision import PrecisionPolicy
 from annealfit.training.ranges import RangePolicy
-from annealfit.training.state import Best, Last, Previous, TrainingState, merit_of
+from annealfit.training.state import Best, Last, PartState, Previous, TrainingState, merit_of
 from annealfit.training.stopping import Stopping
 from annealfit.training.surrogate import AnyCurvature, Surrogate
 
@@ -47,38 +49,66 @@ class Plan:
     update_range: float | None  # the first δ; None leaves it to the range policy
     step: float  # α: the multiple of an accepted update that is applied
     seed: int
+    damping: DampingPolicy = field(default_factory=DampingPolicy)
+    special: Mapping[str, Plan] = field(default_factory=dict)  # of parts that differ; stopping and seed are this one's
+
+    def of(self, part: str) -> Plan:
+        """The plan of a part."""
+        return self.special.get(part, self)
 
 
 class Step:
     """Carries out iterations of one training."""
 
-    def __init__(self, objective: Objective, sampler: Sampler, plan: Plan, validation: Objective | None) -> None:
-        self.sampler, self.plan, self.validation = sampler, plan, validation
-        self.multiplications = objective.multiplications
-        thin = None if plan.max_couplings is None else (plan.max_couplings, plan.bits)
-        self.surrogate = Surrogate(objective, plan.curvature, plan.coordinates, thin)
+    def __init__(self, turns: Turns, sampler: Sampler, plan: Plan, validation: Turns | None) -> None:
+        self.turns, self.sampler, self.plan, self.validation = turns, sampler, plan, validation
+        self._latest: tuple[Any, Surrogate] | None = None
+        self.preparation_seconds = 0.0  # of making surrogates: a Gram matrix can take longer than an iteration
         self._seed_of_anneals = child_seeds(plan.seed, [ANNEALS])
 
+    def first(self, part: str, point: Point) -> PartState:
+        """The state of a part before its first step, from a point that shows it."""
+        plan = self.plan.of(part)
+        bits = checked_bits(plan.precision_policy.first(plan.bits))
+        damping = plan.damping.first()
+        own = PartState(point.weights, np.ones(1), bits, damping)
+        return replace(own, ranges=first_ranges(self._kept(part, own, point), plan))
+
+    def own(self, state: TrainingState, part: str, point: Point) -> PartState:
+        """The state of the part whose turn it is, which the point shows; its first turn begins here."""
+        found = state.parts[part]
+        return self.first(part, point) if found.ranges is None else found
+
+    def problems(self, part: str, own: PartState, point: Point) -> Problems:
+        """The problems that a step from the point hands to the sampler."""
+        return with_chosen_ranges(self._kept(part, own, point), self.plan.of(part).range_policy)
+
     def __call__(
-        self, state: TrainingState, point: Point, previous: Point | None
+        self, state: TrainingState, part: str, point: Point, previous: Any
     ) -> tuple[TrainingState, Point, HistoryRow]:
-        """The state and the point after an iteration from these, and its row of the history."""
-        plan = self.plan
-        kept = self.surrogate.problems(point, state.ranges, state.bits)
+        """The state and the point after an iteration from these, and its row of the history.
+
+        The point shows the part whose turn it is, and `previous` is what a span is told of the one before.
+        """
+        plan, own = self.plan.of(part), self.own(state, part, point)
+        surrogate = self._surrogate(part, point)
+        anchor = surrogate.follow(point, own.anchor)
+        kept = self._kept(part, own, point)
         problems = with_chosen_ranges(kept, plan.range_policy)
         answers = self._solve(problems, state.iteration)
         solved = np.array([answer.failure is None for answer in answers])
-        updates, energies = self.surrogate.updates(problems, answers, solved)
+        updates, energies = surrogate.updates(problems, answers, solved)
         proposal = Proposal(point, updates, energies, plan.step, previous)
         decision = _checked(plan.acceptance(proposal), len(problems), len(point.gradients))
         reached = proposal.after(decision.accepted, decision.multiple, decision.previous)
         accepted = decision.accepted & solved
         change = reached.loss - point.loss
         rating = float(plan.range_policy.rate(problems, change))
-        last = (None, None) if state.last is None else (state.last.rating, state.last.ranges)
+        last = (None, None) if own.last is None else (own.last.rating, own.last.ranges)
         outcome = Outcome(energies, accepted, solved, change, rating, *last)
         row: HistoryRow = {
             "iteration": state.iteration + 1,
+            **cast(HistoryRow, self.turns.columns(state.iteration)),
             **cast(HistoryRow, reached.figures()),
             "loss_change": change,
             "energy": float(energies.sum()),
@@ -87,22 +117,48 @@ class Step:
             "accepted": int(accepted.sum()),
             "multiple": float(np.mean(decision.multiple) * plan.step) if accepted.any() else 0.0,
             "range": float(problems.ranges.sum() / len(problems)),
-            "bits": state.bits,
+            "bits": own.bits,
+            **self._damping_column(own),
             "failures": _describe_failures(answers),
         }
-        best = self._validate(state, reached, row)
-        _add_columns(row, self.sampler, answers)
-        following = TrainingState(
-            iteration=state.iteration + 1,
+        following = PartState(
             weights=reached.weights,
             ranges=_checked_ranges(plan.range_policy.revise(kept.ranges, outcome), "kept", len(problems)),
-            bits=checked_bits(plan.precision_policy.following(state.bits, plan.bits, outcome)),
-            best=best,
-            remembered=reached.remembered(),
-            previous=state.previous if reached is point else Previous(point.weights, state.remembered),
+            bits=checked_bits(plan.precision_policy.following(own.bits, plan.bits, outcome)),
+            damping=plan.damping.revise(own.damping, outcome),
+            previous=own.previous if reached is point else Previous(point.weights, state.remembered),
             last=Last(rating, kept.ranges),
+            anchor=anchor,
         )
-        return following, reached, row
+        parts = {**state.parts, part: following}
+        after = replace(state, iteration=state.iteration + 1, parts=parts, part=part, remembered=reached.remembered())
+        after = self._validated(after, row)
+        _add_columns(row, self.sampler, answers)
+        return after, reached, row
+
+    def _kept(self, part: str, own: PartState, point: Point) -> Problems:
+        """The problems of a step, with the ranges that the policy keeps, which it may yet turn into others."""
+        assert own.ranges is not None, "its first turn has begun"
+        surrogate = self._surrogate(part, point)
+        surrogate.follow(point, own.anchor)
+        return surrogate.problems(point, own.ranges, own.bits, own.damping)
+
+    def _surrogate(self, part: str, point: Point) -> Surrogate:
+        """The surrogate of the part, made anew only where the other parts are not what they were."""
+        objective = self.turns.objective(point)
+        if self._latest is not None and self._latest[0] is objective:
+            return self._latest[1]
+        began, plan = time.perf_counter(), self.plan.of(part)
+        thin = None if plan.max_couplings is None else (plan.max_couplings, plan.bits)
+        made = Surrogate(objective, plan.curvature, plan.coordinates, thin)
+        self._latest = objective, made  # only this one: an objective may hold much data
+        self.preparation_seconds += time.perf_counter() - began
+        return made
+
+    def _damping_column(self, own: PartState) -> HistoryRow:
+        """Where any part is damped, every row says how much; None for a part that is not."""
+        damped = any(self.plan.of(part).damping.first() is not None for part in self.turns.parts)
+        return {"damping": own.damping} if damped else {}
 
     def _solve(self, problems: Problems, iteration: int) -> list[Samples]:
         # The path is (ANNEALS, iteration, problem): nothing else decides an anneal's seed.
@@ -119,19 +175,19 @@ class Step:
 
         A sweep costs D² multiplications per problem. Where there are few rows for many parameters the bound is looser.
         """
-        affordable = 0.1 * 3 * self.multiplications / (len(problems) * problems.n_parameters**2)
+        affordable = 0.1 * 3 * self.turns.multiplications / (len(problems) * problems.n_parameters**2)
         known = max((sweeps for sweeps, _ in problems.relaxations), default=1)  # a sampler may have started from one
         return int(np.clip(affordable, known, MOST_SWEEPS))
 
-    def _validate(self, state: TrainingState, reached: Point, row: HistoryRow) -> Best | None:
-        """Write the figures on the validation data into the row; the best weights so far."""
+    def _validated(self, state: TrainingState, row: HistoryRow) -> TrainingState:
+        """The state with the best weights so far; the figures on the validation data are written into the row."""
         if self.validation is None:
-            return None
-        figures = self.validation.at(reached.weights).figures()
+            return state
+        figures = self.validation.at(state.part, state.all_weights).figures()
         row.update(cast(HistoryRow, {f"validation_{name}": value for name, value in figures.items()}))
-        if state.best is None or merit_of(figures) > state.best.merit:
-            return Best(state.iteration + 1, merit_of(figures), reached.weights)
-        return state.best
+        if state.best is not None and merit_of(figures) <= state.best.merit:
+            return state
+        return replace(state, best=Best(state.iteration, merit_of(figures), state.all_weights))
 
 
 def first_ranges(problems: Problems, plan: Plan) -> NDArray[np.float64]:

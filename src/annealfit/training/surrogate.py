@@ -8,15 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit.coordinates import Coordinates
+from annealfit.coordinates import Coordinates, Pullable
 from annealfit.errors import InvalidInputError
 from annealfit.metric import Metric
 from annealfit.objectives import Objective, Point
 from annealfit.problems import Problems
 from annealfit.samplers.protocol import Samples
+from annealfit.training.state import Anchor
 
 # A curvature of anybody's: asked once for an objective, it answers for every point. Arrays will do for metrics.
-AnyCurvature = Callable[[Any], Callable[[Any], Sequence[Metric | ArrayLike]]]
+AnyCurvature = Callable[[Any], Callable[[Any], Sequence[Metric | Pullable | ArrayLike]]]
+
+LASTS = 3.0  # metrics serve until what the curvature measures a point by has changed by this factor
+
+
+def _is_about(measured: float, then: float) -> bool:
+    return measured == then or then / LASTS < measured < then * LASTS
 
 
 class Surrogate:
@@ -30,43 +37,63 @@ class Surrogate:
         thin: tuple[int, int] | None = None,
     ) -> None:
         """`thin` is the most couplings that a problem may have, and the bits of its parameters."""
+        self._objective = objective
         self._metrics_at = curvature(objective)
         if not callable(self._metrics_at):
             raise InvalidInputError(
                 f"the curvature returned {self._metrics_at!r} for the objective; expected a function of the point"
             )
+        self._measure: Callable[[Any], float] | None = getattr(self._metrics_at, "measure", None)
         self._coordinates = coordinates.adapted(objective)
         self._thin = thin
-        self._pulled: dict[Metric, Metric] = {}  # of the last point: a metric that does not change is pulled once
-        self._latest: tuple[Point | None, list[Metric]] = (None, [])
+        self._pulled: dict[Any, Metric] = {}  # of the last point: a metric that does not change is pulled once
+        self._metrics: tuple[Metric, ...] = ()
+        self._source: Point | Anchor | None = None  # what they were worked out at
 
-    def problems(self, point: Point, ranges: NDArray[np.float64], bits: int) -> Problems:
-        """The problems of an iteration that starts at the point; a single range is every problem's."""
-        metrics = self._metrics(point)
-        gradients = self._gradients(point, metrics)
+    def follow(self, point: Point, anchor: Anchor | None) -> Anchor | None:
+        """Have the metrics for the point at hand; returns the anchor to keep.
+
+        Metrics of a curvature with a measure serve for a while. The weights at which they were worked out last are
+        their anchor: a training that is resumed finds them again, to the last bit.
+        """
+        if self._measure is None:
+            if self._source is not point:
+                self._work_out(point, point)
+            return None
+        measured = float(self._measure(point))
+        if anchor is None or not _is_about(measured, anchor.measure):
+            if isinstance(self._source, Anchor) and self._source.weights is point.weights:
+                return self._source
+            anchor = Anchor(point.weights, measured)
+            self._work_out(point, anchor)
+        elif self._source is not anchor:
+            self._work_out(self._objective.at(anchor.weights), anchor)
+        return anchor
+
+    def problems(self, point: Point, ranges: NDArray[np.float64], bits: int, damping: float | None = None) -> Problems:
+        """The problems of an iteration that starts at a point that was followed; a single range is every problem's."""
+        gradients, metrics = self._gradients(point), self._metrics
         if len(metrics) not in (1, len(gradients)):
             raise InvalidInputError(
                 f"the curvature gave {len(metrics)} metrics for {len(gradients)} problems; give one, or one for each"
             )
         widths = np.full(len(gradients), ranges[0]) if len(ranges) == 1 else ranges
-        return Problems(tuple(self._pulled[metric] for metric in metrics), gradients, widths, bits)
+        used = metrics if damping is None else tuple(metric.damped(damping) for metric in metrics)
+        return Problems(used, gradients, widths, bits)
 
-    def _metrics(self, point: Point) -> list[Metric]:
-        """The metrics at the point; asked again for the same one, as before the first iteration, it knows them."""
-        if self._latest[0] is not point:
-            found = self._metrics_at(point)
-            if not isinstance(found, Sequence) or not found:
-                raise InvalidInputError(
-                    f"the curvature gave {found!r} at a point; expected a list of metrics or arrays"
-                )
-            metrics = [given if isinstance(given, Metric) else Metric(given) for given in found]
-            _check_sizes(metrics, *point.gradients.shape)
-            self._pulled = {metric: self._pulled.get(metric) or self._pull(metric) for metric in metrics}
-            self._latest = point, metrics
-        return self._latest[1]
+    def _work_out(self, point: Point, source: Point | Anchor) -> None:
+        found = self._metrics_at(point)
+        if not isinstance(found, Sequence) or not found:
+            raise InvalidInputError(f"the curvature gave {found!r} at a point; expected a list of metrics or arrays")
+        given = [metric if isinstance(metric, Metric | Pullable) else Metric(metric) for metric in found]
+        _check_sizes(given, *point.gradients.shape)
+        self._pulled = {metric: self._pulled.get(metric) or self._pull(metric) for metric in given}
+        self._metrics, self._source = tuple(self._pulled[metric] for metric in given), source
 
-    def _pull(self, metric: Metric) -> Metric:
-        pulled = self._coordinates.pull_metric(metric)
+    def _pull(self, metric: Metric | Pullable) -> Metric:
+        pulled = (
+            self._coordinates.pull_metric(metric) if isinstance(metric, Metric) else metric.pulled(self._coordinates)
+        )
         return pulled if self._thin is None else pulled.thinned(*self._thin)
 
     def updates(
@@ -85,16 +112,16 @@ class Surrogate:
                 chosen[solved] = problems.take(np.flatnonzero(solved)).decode(bits)
         return self._coordinates.push(chosen), problems.energies(chosen)
 
-    def _gradients(self, point: Point, metrics: Sequence[Metric]) -> NDArray[np.float64]:
+    def _gradients(self, point: Point) -> NDArray[np.float64]:
         if not np.isfinite(point.gradients).all():
             raise InvalidInputError(
                 "the gradient overflowed: features or weights are too large; "
                 "standardise the features (StandardScaler), or lower update_range"
             )
-        return self._coordinates.pull_gradients(point.gradients.reshape(-1, metrics[0].size))
+        return self._coordinates.pull_gradients(point.gradients.reshape(-1, self._metrics[0].size))
 
 
-def _check_sizes(metrics: Sequence[Metric], blocks: int, size: int) -> None:
+def _check_sizes(metrics: Sequence[Metric | Pullable], blocks: int, size: int) -> None:
     for metric in metrics:
         if metric.size not in (size, blocks * size):
             raise InvalidInputError(

@@ -1,0 +1,441 @@
+"""AnnealedConvNet: what it trains, what it keeps, and what it refuses."""
+
+import itertools
+import os
+import pickle
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from annealfit import AnnealedClassifier, AnnealedConvNet, RandomConvFeatures, load_dataset
+from annealfit.convolution import join_filters, split_filters
+from annealfit.errors import CheckpointError, FileFormatError, InvalidInputError, SamplerError
+from annealfit.metric import Metric
+from annealfit.rows import InMemoryRows
+from annealfit.samplers import ExactSolver, LevelAnnealer, MockQPU, QPUSampler, RoundedSampler
+from annealfit.training import LevenbergMarquardt
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_dataset("digits", seed=42, n_train=400, n_test=200)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Colour images of three classes whose mean is not what tells them apart: where a bright edge runs."""
+    generator = np.random.default_rng(0)
+    images = generator.random((60, 7, 7, 2)) * 0.4
+    labels = np.arange(60) % 3
+    images[labels == 0, 3] += 0.6
+    images[labels == 1, :, 3] += 0.6
+    images[np.flatnonzero(labels == 2)[:, None], np.arange(7), np.arange(7)] += 0.6
+    return images, np.array(["row", "column", "diagonal"])[labels]
+
+
+def make(**settings):
+    return AnnealedConvNet(**{"n_filters": 2, "head_steps": 2, "max_iter": 9, "random_state": 5, **settings})
+
+
+def without_seconds(history):
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
+
+
+def assert_same(one, other):
+    for first, second in zip((*one.filters_, *one.biases_), (*other.filters_, *other.biases_), strict=True):
+        np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    np.testing.assert_array_equal(one.intercept_, other.intercept_)
+    assert without_seconds(one.history_) == without_seconds(other.history_)
+
+
+# What it learns
+
+
+def test_the_loss_falls_at_every_turn_and_training_filters_beats_leaving_them():
+    digits = load_dataset("digits", seed=42)
+    frozen, trained = (
+        AnnealedConvNet(n_filters=2, max_iter=140, trainable=layers, random_state=42).fit(
+            digits.X_train, digits.y_train
+        )
+        for layers in ((), "all")
+    )
+    losses = [row["loss"] for row in trained.history_]
+    assert all(after < before for before, after in itertools.pairwise(losses))
+    assert losses[-1] < 0.5 * frozen.history_[-1]["loss"]
+    assert trained.score(digits.X_test, digits.y_test) > frozen.score(digits.X_test, digits.y_test) + 0.05
+    assert np.abs(trained.filters_[0] - trained.initial_filters_[0]).max() > 0.1
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+@pytest.mark.parametrize("filter_curvature", ["by_filter", "joint"])
+def test_any_number_of_layers_is_trained_and_the_loss_never_rises(small, bits, filter_curvature):
+    net = make(n_filters=(3, 2), kernel_size=(3, 2), pool_size=(2, 1), bits=bits, filter_curvature=filter_curvature,
+               max_iter=16).fit(*small)  # fmt: skip
+    assert {row["layer"] for row in net.history_} == {"head", "conv1", "conv2"}
+    assert [row["layer"] for row in net.history_[:5]] == ["head", "head", "conv2", "conv1", "head"]
+    assert [row["round"] for row in net.history_[:5]] == [1, 1, 1, 1, 2]
+    losses = [row["loss"] for row in net.history_]
+    assert all(after <= before for before, after in itertools.pairwise(losses))
+    for layer in ("conv1", "conv2"):
+        rows = [row for row in net.history_ if row["layer"] == layer]
+        assert any(row["accepted"] for row in rows)
+        problems = 1 if filter_curvature == "joint" else {"conv1": 3, "conv2": 2}[layer]
+        assert all(row["solved"] == problems for row in rows)
+        assert all(row["lower_bound"] <= row["energy"] for row in rows)  # a certificate for every solve
+    assert net.optimality_gap_ == np.inf
+
+
+def test_only_the_layers_that_are_named_are_trained(small):
+    net = make(n_filters=(3, 2), kernel_size=2, pool_size=1, trainable=[2]).fit(*small)
+    np.testing.assert_array_equal(net.filters_[0], net.initial_filters_[0])
+    assert not np.array_equal(net.filters_[1], net.initial_filters_[1])
+    assert {row["layer"] for row in net.history_} == {"head", "conv2"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_filters": (3, 2), "kernel_size": 2, "pool_size": 1},
+        {"standardize": "pixels"},
+        {"standardize": "features"},
+        {"class_weight": "balanced", "bits": 1},
+    ],
+    ids=str,
+)
+def test_with_nothing_to_train_it_is_random_features_and_a_classifier_bit_for_bit(small, settings):
+    images, labels = small
+    of_features = {name: settings[name] for name in ("n_filters", "kernel_size", "pool_size", "standardize")
+                   if name in settings}  # fmt: skip
+    of_head = {name: value for name, value in settings.items() if name not in of_features}
+    weights = np.linspace(0, 2, len(labels))
+    net = AnnealedConvNet(**{"n_filters": 2, **settings}, max_iter=20, trainable=(), random_state=3)
+    net.fit(images, labels, sample_weight=weights)
+    pipeline = make_pipeline(
+        RandomConvFeatures(**{"n_filters": 2, **of_features}, random_state=3),
+        AnnealedClassifier(**of_head, max_iter=20, random_state=3),
+    ).fit(images[weights > 0], labels[weights > 0], annealedclassifier__sample_weight=weights[weights > 0])
+    head = pipeline[-1]
+    np.testing.assert_array_equal(net.coef_, head.coef_)
+    np.testing.assert_array_equal(net.intercept_, head.intercept_)
+    np.testing.assert_array_equal(net.predict_proba(images), pipeline.predict_proba(images))
+    assert net.optimality_gap_ == head.optimality_gap_
+    for row, expected in zip(without_seconds(net.history_), without_seconds(head.history_), strict=True):
+        assert {name: row[name] for name in expected} == expected
+        assert row["layer"] == "head"
+
+
+def test_the_same_pictures_in_any_form_give_the_same_network(small):
+    images, labels = small
+    net = make().fit(images, labels)
+    assert_same(make(image_shape=(7, 7, 2)).fit(images.reshape(60, -1), labels), net)
+    grey = images[..., :1]
+    assert_same(make().fit(grey[..., 0], labels), make().fit(grey, labels))
+    assert_same(make().fit(grey.reshape(60, -1), labels), make().fit(grey, labels))
+    np.testing.assert_array_equal(net.predict(images), net.predict(images.reshape(60, -1)))
+
+
+def test_two_classes_have_one_output(small):
+    images, labels = small
+    two = labels != "row"
+    net = make(max_iter=12).fit(images[two], labels[two])
+    assert net.coef_.shape[0] == 1
+    assert net.decision_function(images).shape == (60,)
+    assert net.score(images[two], labels[two]) > 0.9
+
+
+def test_weights_are_repetitions_up_to_rounding(small):
+    images, labels = small
+    times = np.arange(60) % 3
+    settings = {"max_iter": 6, "curvature_rows": None, "sampler": RoundedSampler()}
+    weighted = make(**settings).fit(images, labels, sample_weight=times.astype(float))
+    repeated = make(**settings).fit(np.repeat(images, times, axis=0), np.repeat(labels, times))
+    assert weighted.history_[-1]["loss"] == pytest.approx(repeated.history_[-1]["loss"], rel=1e-4)
+    np.testing.assert_allclose(weighted.filters_[0], repeated.filters_[0], atol=1e-3)
+
+
+def test_shifted_copies_are_trained_on_too(small):
+    images, labels = small
+    net = make(shifts=1).fit(images, labels)
+    assert net.history_[0]["accuracy"] != make().fit(images, labels).history_[0]["accuracy"]
+    # The accuracy is a share of five times the images.
+    share = net.history_[-1]["accuracy"] * 300
+    assert share == pytest.approx(round(share), abs=1e-9)
+    frozen = make(shifts=1, trainable=()).fit(images, labels)
+    assert {row["layer"] for row in frozen.history_} == {"head"}
+
+
+def test_pixels_are_standardised_by_those_trained_on(small):
+    images, labels = small
+    net = make(standardize="pixels").fit(images, labels)
+    np.testing.assert_allclose(net.features_.pixel_scaler_.mean_, images.reshape(60, -1).mean(axis=0))
+    # Loss in single precision while training, features in double precision afterwards: the same network.
+    right = (net.predict(images) == labels).mean()
+    assert net.history_[-1]["accuracy"] == pytest.approx(right, abs=1 / 60)
+
+
+# How it is trained
+
+
+def test_damping_is_recorded_and_can_be_chosen(small):
+    net = make(max_iter=12).fit(*small)
+    recorded = [row["damping"] for row in net.history_ if row["layer"] == "conv1"]
+    assert recorded[0] == LevenbergMarquardt().first()
+    assert len(set(recorded)) > 1
+    assert all(row["damping"] is None for row in net.history_ if row["layer"] == "head")
+    fixed = make(damping=0.3).fit(*small)
+    assert {row["damping"] for row in fixed.history_ if row["layer"] == "conv1"} == {0.3}
+    assert "damping" not in make(damping="none").fit(*small).history_[0]
+
+
+def test_a_curvature_of_ones_own(small):
+    class Identity:
+        def __call__(self, layer):
+            metric = Metric(0.1 * np.eye(layer.n_parameters))
+            return lambda point: [metric]
+
+    net = make(filter_curvature=Identity(), damping="none", max_iter=12).fit(*small)
+    assert any(row["accepted"] for row in net.history_ if row["layer"] == "conv1")
+
+
+def qpu(topology):
+    pytest.importorskip("dwave.system")
+    return QPUSampler(MockQPU(topology, seed=1), num_reads=20, backoff_seconds=0)
+
+
+def test_on_a_simulated_annealer_from_end_to_end(small):
+    """Filters of 3×3 pixels and two channels at one bit have 19 variables each; the head's classes have 9."""
+    net = make(bits=1, max_iter=6, sampler=qpu("P16")).fit(*small)
+    assert all(row["calls"] == 1 and row["access_seconds"] > 0 for row in net.history_)  # all filters in one call
+    losses = [row["loss"] for row in net.history_]
+    assert all(after <= before for before, after in itertools.pairwise(losses))
+    assert any(row["accepted"] for row in net.history_ if row["layer"] == "conv1")
+
+
+def test_a_layer_that_does_not_fit_a_device_is_refused_before_anything_is_paid_for(small):
+    """73 parameters at 3 bits are 219 variables, and the chip takes 180; the head, of 2 parameters, would fit."""
+    images, labels = small
+    net = AnnealedConvNet(n_filters=1, kernel_size=6, pool_size=2, bits=3, sampler=qpu("P16"), random_state=0)
+    with pytest.raises(SamplerError, match="219 variables"):
+        net.fit(images, labels)
+    assert not hasattr(net, "coef_")
+
+
+def test_the_first_problems_are_the_heads(small):
+    problems = make(bits=2).problems(*small)
+    assert len(problems) == 3
+    assert problems.n_parameters == 2 * 2 * 2 + 1
+
+
+# Stopping, resuming, keeping
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("settings", [{}, {"n_filters": (2, 2), "kernel_size": 2, "pool_size": (2, 1)}], ids=str)
+def test_stopped_and_resumed_is_uninterrupted(small, tmp_path, settings, stop_at):
+    path = tmp_path / "c.safetensors"
+    settings = {**settings, "curvature_rows": 30}
+    whole = make(**settings).fit(*small)
+    stop = [lambda iteration: iteration.row["iteration"] == stop_at]
+    make(checkpoint=path, callbacks=stop, **settings).fit(*small)
+    assert_same(make(checkpoint=path, resume=True, **settings).fit(*small), whole)
+
+
+def test_a_frozen_network_is_resumed_too(small, tmp_path):
+    path = tmp_path / "c.safetensors"
+    whole = make(trainable=()).fit(*small)
+    make(trainable=(), checkpoint=path, max_iter=4).fit(*small)
+    assert_same(make(trainable=(), checkpoint=path, resume=True).fit(*small), whole)
+
+
+@pytest.mark.parametrize("change", [{"n_filters": 3}, {"trainable": ()}, {"shifts": 1}, {"damping": 0.2}], ids=str)
+def test_a_checkpoint_of_another_network_is_refused(small, tmp_path, change):
+    path = tmp_path / "c.safetensors"
+    make(checkpoint=path, max_iter=2).fit(*small)
+    with pytest.raises(CheckpointError, match="belongs to another training"):
+        make(checkpoint=path, resume=True, **change).fit(*small)
+    images, labels = small
+    with pytest.raises(CheckpointError, match="training data"):
+        make(checkpoint=path, resume=True).fit(images + 0.01, labels)
+
+
+def test_ctrl_c_keeps_what_was_learnt(small, tmp_path):
+    net = make(max_iter=100_000, patience=None, checkpoint=tmp_path / "c.safetensors")
+    begun = threading.Event()
+    net.set_params(callbacks=[lambda iteration: begun.set()])
+
+    def interrupt():
+        begun.wait(60)
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        net.fit(*small)
+    thread.join()
+    assert net.stop_reason_ == "interrupted"
+    assert len(net.history_) == net.n_iter_ >= 1
+    resumed = make(max_iter=net.n_iter_ + 1, patience=None, checkpoint=tmp_path / "c.safetensors", resume=True)
+    resumed.fit(*small)
+    assert_same(resumed, make(max_iter=net.n_iter_ + 1, patience=None).fit(*small))
+
+
+def test_early_stopping_keeps_the_filters_and_the_head_that_did_best(digits):
+    net = make(n_filters=4, max_iter=60, validation_fraction=0.25, early_stopping=True, patience=10)
+    net.fit(digits.X_train, digits.y_train)
+    best = max(net.history_, key=lambda row: (row["validation_accuracy"], -row["validation_loss"]))
+    assert net.best_iteration_ == best["iteration"] < len(net.history_)
+    # The network that was kept does on the held-out images what that row says.
+    again = make(n_filters=4, max_iter=net.best_iteration_, validation_fraction=0.25)
+    again.fit(digits.X_train, digits.y_train)
+    np.testing.assert_array_equal(again.filters_[0], net.filters_[0])
+    np.testing.assert_array_equal(again.coef_, net.coef_)
+
+
+def test_validation_data_are_measured_at_every_turn(small):
+    images, labels = small
+    net = make().fit(images[:45], labels[:45], validation_data=(images[45:], labels[45:]))
+    right = (net.predict(images[45:]) == labels[45:]).mean()
+    assert net.history_[-1]["validation_accuracy"] == pytest.approx(right)
+    probabilities = net.predict_proba(images[45:])
+    expected = -np.log(probabilities[np.arange(15), np.searchsorted(net.classes_, labels[45:])]).mean()
+    assert net.history_[-1]["validation_loss"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_warm_start_goes_on_with_the_filters(small):
+    net = make(warm_start=True).fit(*small)
+    before = net.history_[-1]["loss"]
+    net.fit(*small)
+    assert net.history_[0]["loss"] <= before * (1 + 1e-6)
+    with pytest.raises(InvalidInputError, match="warm_start=True continues a training of filters"):
+        net.set_params(n_filters=3).fit(*small)
+
+
+def test_a_fit_that_fails_leaves_the_network_as_it_was(small):
+    images, labels = small
+    net = make().fit(images, labels)
+    before = net.predict_proba(images)
+    with pytest.raises(InvalidInputError):
+        net.set_params(trainable=[7]).fit(images, labels)
+    np.testing.assert_array_equal(net.predict_proba(images), before)
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"trainable": ()}, {"standardize": "pixels", "n_filters": [2, 3], "kernel_size": 2, "pool_size": 1}],
+    ids=str,
+)
+def test_saved_and_loaded_it_is_the_same(small, tmp_path, settings):
+    images, labels = small
+    net = make(sampler=RoundedSampler(), **settings).fit(images, labels)
+    net.save(tmp_path / "net.safetensors")
+    loaded = AnnealedConvNet.load(tmp_path / "net.safetensors")
+    assert_same(loaded, net)
+    np.testing.assert_array_equal(loaded.predict_proba(images), net.predict_proba(images))
+    assert loaded.get_params()["n_filters"] == net.n_filters
+    assert loaded.sampler == net.sampler
+    assert loaded.n_features_in_ == net.n_features_in_ == 98
+    pipeline = loaded.to_pipeline()
+    np.testing.assert_array_equal(pipeline.predict_proba(images), net.predict_proba(images))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(net)).predict(images), net.predict(images))
+
+
+def test_other_files_are_refused(small, tmp_path, blobs):
+    AnnealedClassifier(max_iter=2, random_state=0).fit(*blobs).save(tmp_path / "clf.safetensors")
+    make(max_iter=2).fit(*small).save(tmp_path / "net.safetensors")
+    with pytest.raises(FileFormatError, match=r"AnnealedClassifier\.load"):
+        AnnealedConvNet.load(tmp_path / "clf.safetensors")
+    with pytest.raises(FileFormatError, match=r"AnnealedConvNet\.load"):
+        AnnealedClassifier.load(tmp_path / "net.safetensors")
+
+
+def test_tensors_that_do_not_go_together_are_refused(small):
+    tensors, manifest = make(max_iter=2).fit(*small).to_tensors()
+    with pytest.raises(FileFormatError, match="network"):
+        AnnealedConvNet.from_tensors({**tensors, "coef": np.ones((3, 5))}, manifest)
+    with pytest.raises(FileFormatError, match="features"):
+        AnnealedConvNet.from_tensors({n: t for n, t in tensors.items() if n != "features.filters.0"}, manifest)
+
+
+def test_filters_are_joined_and_split(small):
+    net = make(n_filters=3).fit(*small)
+    weights = join_filters(net.filters_[0], net.biases_[0])
+    assert weights.shape == (3, 19)
+    filters, biases = split_filters(weights, net.features_.network_.layers[0])
+    np.testing.assert_array_equal(filters, net.filters_[0])
+    np.testing.assert_array_equal(biases, net.biases_[0])
+
+
+# Manners
+
+
+def test_clone_grid_search_and_settings_of_the_sampler(digits):
+    net = make(max_iter=6)
+    assert clone(net).get_params() == net.get_params()
+    grid = {"bits": [1, 2], "sampler__num_reads": [1, 2]}
+    search = GridSearchCV(net, grid, cv=2).fit(digits.X_train[:100], digits.y_train[:100])
+    assert search.best_estimator_.sampler.num_reads in (1, 2)
+    assert search.best_estimator_.predict(digits.X_test).shape == (200,)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"trainable": [3]}, "trainable is .*layers from 1 to 1"),
+        ({"trainable": "none"}, "trainable is 'none'"),
+        ({"trainable": 1}, "trainable is 1"),
+        ({"head_steps": 0}, "head_steps is 0"),
+        ({"shifts": -1}, "shifts is -1"),
+        ({"curvature_rows": 0}, "curvature_rows is 0"),
+        ({"damping": -1.0}, "damping is -1.0"),
+        ({"damping": "much"}, "damping is 'much'; choose one of 'adaptive', 'none'"),
+        ({"filter_curvature": "gram"}, "filter_curvature is 'gram'; choose one of 'by_filter', 'joint'"),
+        ({"standardize": "features"}, "use 'pixels', or trainable"),
+        ({"kernel_size": 9}, "layer 1: the kernel"),
+        ({"bits": 0}, "bits is 0"),
+    ],
+)
+def test_bad_settings_are_named(small, settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make(**settings).fit(*small)
+
+
+def test_bad_data_are_named(small):
+    images, labels = small
+    with pytest.raises(InvalidInputError, match="needs labels"):
+        make().fit(images)
+    with pytest.raises(InvalidInputError, match="not on rows"):
+        make().fit(InMemoryRows(images.reshape(60, -1), np.arange(60) % 3, 3))
+    with pytest.raises(InvalidInputError, match="not square grey images"):
+        make().fit(images.reshape(60, -1), labels)
+    with pytest.raises(ValueError, match="inconsistent"):
+        make().fit(images, labels[:-1])
+    with pytest.raises(ValueError, match="NaN"):
+        make().fit(np.where(images > 0.99, np.nan, images), labels)
+    with pytest.raises(InvalidInputError, match="one class only"):
+        make().fit(images, ["a"] * 60)
+    with pytest.raises(NotFittedError):
+        make().predict(images)
+    with pytest.raises(InvalidInputError, match="images have shape"):
+        make(max_iter=1).fit(images, labels).predict(images[:, :5])
+
+
+def test_the_exact_solver_does_as_well(small):
+    exact, annealed = (
+        make(n_filters=1, kernel_size=2, pool_size=3, bits=2, max_iter=3, sampler=sampler).fit(*small)
+        for sampler in (ExactSolver(max_variables=20), LevelAnnealer(num_reads=20))
+    )
+    energies = [[row["energy"] for row in net.history_] for net in (exact, annealed)]
+    np.testing.assert_allclose(*energies, rtol=1e-9)  # of the same problems, as long as all answers are the best
