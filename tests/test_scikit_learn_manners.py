@@ -151,7 +151,13 @@ def test_columns_of_a_sampler_may_be_numpys_numbers(iris, tmp_path):
 def test_more_features_than_memory_are_refused_with_a_remedy():
     X = scipy.sparse.random_array((30, 2_000_000), density=1e-5, rng=np.random.default_rng(0), format="csr")
     with pytest.raises(InvalidInputError, match="2000000 features make a curvature of .* GiB.*TruncatedSVD"):
-        AnnealedClassifier().fit(X, np.arange(30) % 2)
+        AnnealedClassifier(curvature="bound").fit(X, np.arange(30) % 2)
+
+
+def test_a_curvature_in_blocks_takes_the_features_that_a_whole_one_has_no_memory_for():
+    X = scipy.sparse.random_array((30, 50_000), density=1e-3, rng=np.random.default_rng(0), format="csr")
+    clf = AnnealedClassifier(max_iter=2, random_state=0).fit(X, np.arange(30) % 2)
+    assert clf.history_[-1]["loss"] < clf.history_[0]["loss"] < np.log(2)
 
 
 @pytest.mark.parametrize("path", ["file/x.safetensors", "/dev/null/x.safetensors"])

@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 from annealfit.exported import digest
 from annealfit.instances import BestKnown, find_best, make_problem, select_instances
-from annealfit.instances.best_known import RECORD_FILE
+from annealfit.instances.known_energies import RECORD_FILE
 from annealfit.persistence import write_json
 
 

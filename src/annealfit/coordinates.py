@@ -8,7 +8,7 @@ which `z` is sought, the couplings, and so how hard the problem is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,10 @@ class Coordinates(ABC):
         """These coordinates for an objective; those that depend on its data override this."""
         return self
 
+    def part(self, features: slice) -> Coordinates | None:
+        """These coordinates for some of the features and the bias; None where they mix features."""
+        return None
+
     @abstractmethod
     def pull_metric(self, metric: Metric) -> Metric:
         """`TᵀHT`."""
@@ -38,8 +42,22 @@ class Coordinates(ABC):
         """`Tz` of every row of updates (P, D)."""
 
 
+@runtime_checkable
+class Pullable(Protocol):
+    """A metric that is worked out in coordinates only, where parts of it are not needed."""
+
+    size: int
+
+    def pulled(self, coordinates: Coordinates) -> Metric:
+        """The metric in these coordinates."""
+
+
 class RawCoordinates(Coordinates):
     """The parameters themselves, `u = z`: the paper's."""
+
+    def part(self, features: slice) -> Coordinates:
+        """The same."""
+        return self
 
     def pull_metric(self, metric: Metric) -> Metric:
         """The metric."""
@@ -116,6 +134,10 @@ class CentredCoordinates(Coordinates):
         """With the means of the objective's rows."""
         return self if self.means is not None else CentredCoordinates(objective.feature_means)
 
+    def part(self, features: slice) -> Coordinates:
+        """With the means of those features."""
+        return CentredCoordinates(self._means[features])
+
     def pull_metric(self, metric: Metric) -> Metric:
         """`TᵀHT`."""
         half = self._without_means(metric.matrix)
@@ -163,16 +185,11 @@ class WhitenedCoordinates(Coordinates):
 
     def adapted(self, objective: Any) -> Coordinates:
         """With the curvature of the objective's rows."""
-        means = objective.feature_means
-        centred = np.eye(len(means) + 1)
-        centred[-1, :-1] = -means
-        steepest = float(np.linalg.eigvalsh(objective.link.steepest)[-1])
-        curvature = centred.T @ (steepest * objective.gram + np.diag(objective.ridge)) @ centred
-        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+        centred = CentredCoordinates().adapted(objective)
+        values, vectors = np.linalg.eigh(centred.pull_metric(Metric(objective.bounding_curvature)).matrix)
         # Features that are constant or copies of others have no curvature to scale by.
-        floor = 1e-10 * values[-1]
-        scales = np.maximum(values, floor) ** (-self.power / 2)
-        return LinearCoordinates(centred @ ((vectors * scales) @ vectors.T))
+        scales = np.maximum(values, 1e-10 * values[-1]) ** (-self.power / 2)
+        return LinearCoordinates(centred.push((vectors * scales) @ vectors.T).T)
 
     def pull_metric(self, metric: Metric) -> Metric:
         """Only of an objective."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Self
@@ -14,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from annealfit.convolution import Network
 from annealfit.errors import FileFormatError, InvalidInputError, choose
 from annealfit.randomness import seed_of
 from annealfit.threads import blas_threads
@@ -44,6 +46,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
     ----------
     filters_, biases_ : lists with one array per layer, (filters, channels, k, k) and (filters,)
     image_shape_ : (H, W, channels)
+    network_ : `annealfit.convolution.Network`, the sizes of all layers
     n_features_out_ : d
 
     Examples
@@ -77,7 +80,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         given = _as_array(X)
         self.image_shape_ = self._shape_of_images(given)
         self.n_features_in_ = int(np.prod(self.image_shape_))
-        images = self._as_images(given)
+        images = self.as_images(given)
         self._draw_filters()
         self.pixel_scaler_ = self.feature_scaler_ = None
         if self.standardize == "pixels":
@@ -89,8 +92,15 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Features of shape (N, d), computed batch by batch."""
         check_is_fitted(self)
-        features = self._convolve(self._as_images(_as_array(X)))
+        features = self._convolve(self.as_images(X))
         return features if self.feature_scaler_ is None else self.feature_scaler_.transform(features)
+
+    def with_filters(self, filters: Sequence[NDArray[np.float64]], biases: Sequence[NDArray[np.float64]]) -> Self:
+        """The same fitted transformer with other filters, (filters, channels, k, k), and biases, layer by layer."""
+        check_is_fitted(self)
+        changed = copy.copy(self)
+        changed.filters_, changed.biases_ = list(filters), list(biases)
+        return changed
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names such as `filter0_row1_column2`."""
@@ -116,7 +126,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         if scaler is not None:
             tensors["mean"], tensors["scale"] = scaler.mean_, scaler.scale_
         manifest = {
-            "pool_sizes": [layer[2] for layer in self._layers()],
+            "pool_sizes": [layer[2] for layer in self.layers()],
             "standardize": self.standardize,
             "image_shape": list(self.image_shape_),
         }
@@ -150,7 +160,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             raise FileFormatError(f"the file does not describe features: {error}") from error
         return features
 
-    def _layers(self) -> list[tuple[int, int, int]]:
+    def layers(self) -> list[tuple[int, int, int]]:
         """(filters, kernel size, pool size) of every layer."""
         given: dict[str, Any] = {
             "n_filters": self.n_filters,
@@ -174,7 +184,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         generator = np.random.default_rng(seed_of(self.random_state))
         self.filters_, self.biases_ = [], []
         channels = self.image_shape_[2]
-        for n_filters, kernel, _ in self._layers():
+        for n_filters, kernel, _ in self.layers():
             limit = 1 / np.sqrt(channels * kernel * kernel)
             self.filters_.append(generator.uniform(-limit, limit, size=(n_filters, channels, kernel, kernel)))
             self.biases_.append(generator.uniform(-limit, limit, size=n_filters))
@@ -182,25 +192,14 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         self._set_output_shape()
 
     def _set_output_shape(self) -> None:
-        height, width, channels = self.image_shape_
-        self._values_per_image = height * width * channels
-        for number, (n_filters, kernel, pool) in enumerate(self._layers(), start=1):
-            if kernel > min(height, width):
-                raise InvalidInputError(
-                    f"layer {number}: the kernel ({kernel}×{kernel}) is larger than its input "
-                    f"({height}×{width}); use a smaller kernel_size, or larger images"
-                )
-            convolved = (height - kernel + 1, width - kernel + 1)
-            per_position = channels * kernel * kernel + n_filters  # a patch, and what comes of it
-            self._values_per_image = max(self._values_per_image, convolved[0] * convolved[1] * per_position)
-            height, width, channels = convolved[0] // pool, convolved[1] // pool, n_filters
-            if min(height, width) == 0:
-                raise InvalidInputError(
-                    f"layer {number}: pooling by {pool} leaves nothing of the {convolved[0]}×{convolved[1]} "
-                    "convolution; use a smaller pool_size"
-                )
-        self.output_shape_ = (height, width, channels)
-        self.n_features_out_ = height * width * channels
+        self.network_ = Network.of(self.image_shape_, self.layers())
+        self._values_per_image = int(np.prod(self.image_shape_))
+        for shape in self.network_.layers:
+            per_position = shape.channels * shape.kernel**2 + shape.filters  # a patch, and what comes of it
+            self._values_per_image = max(self._values_per_image, shape.places * per_position)
+        last = self.network_.layers[-1]
+        self.output_shape_ = (*last.pooled, last.filters)
+        self.n_features_out_ = self.network_.n_features
 
     def _shape_of_images(self, given: NDArray[Any]) -> tuple[int, int, int]:
         if given.ndim in (3, 4):
@@ -219,7 +218,9 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             shape = (side, side)
         return _with_channels(shape)
 
-    def _as_images(self, given: NDArray[Any]) -> NDArray[Any]:
+    def as_images(self, X: ArrayLike) -> NDArray[Any]:
+        """What is given, as images (N, H, W, channels) of the shape that the transformer was fitted on."""
+        given = _as_array(X)
         size = int(np.prod(self.image_shape_))
         shape = given.shape[1:]
         fits = shape == (size,) if given.ndim == 2 else _with_channels(shape) == self.image_shape_
@@ -237,7 +238,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             chunk = images[start : start + batch].astype(np.float64)
             if self.pixel_scaler_ is not None:
                 chunk = self.pixel_scaler_.transform(chunk.reshape(len(chunk), -1)).reshape(chunk.shape)
-            for filters, biases, (_, kernel, pool) in zip(self.filters_, self.biases_, self._layers(), strict=True):
+            for filters, biases, (_, kernel, pool) in zip(self.filters_, self.biases_, self.layers(), strict=True):
                 patches = sliding_window_view(chunk, (kernel, kernel), axis=(1, 2))
                 with blas_threads(patches.size * len(filters)):
                     convolved = np.tensordot(patches, filters, axes=((3, 4, 5), (1, 2, 3))) + biases

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from annealfit.errors import InvalidInputError
@@ -48,6 +48,11 @@ class Metric:
     def size(self) -> int:
         """The number of parameters, `D`."""
         return len(self.matrix)
+
+    @property
+    def blocks(self) -> Sequence[tuple[slice, Metric]]:
+        """Parameters that are coupled to each other alone, with their metric: here all of them together."""
+        return ((slice(0, self.size), self),)
 
     @cached_property
     def diagonal(self) -> NDArray[np.float64]:
@@ -95,7 +100,9 @@ class Metric:
 
     def solve(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`G⁻¹v` for every row of values (P, D)."""
-        return scipy.linalg.cho_solve((self.factor, True), values.T, check_finite=False).T
+        from scipy.linalg import cho_solve  # here: what only names problems does not wait for SciPy
+
+        return cho_solve((self.factor, True), values.T, check_finite=False).T
 
     @property
     def _damping(self) -> float:
@@ -108,6 +115,11 @@ class Metric:
             self._parts[key] = Metric(self.matrix[block, block])
         return self._parts[key]
 
+    def damped(self, share: float) -> Metric:
+        """The metric and so much of the mean of its diagonal, added to the diagonal (Levenberg and Marquardt)."""
+        more = share * float(self.diagonal.mean()) or share  # a matrix of zeros has no scale of its own
+        return Metric(self.matrix + more * np.eye(self.size))
+
     def thinned(self, max_couplings: int, bits: int) -> Metric:
         """An upper bound of the metric whose problems of `bits` bits per parameter have at most so many couplings."""
         # Bits of one parameter are coupled whatever is dropped; a pair of parameters is bits² couplings.
@@ -119,17 +131,106 @@ class Metric:
             )
         return Metric(sparsify(self.matrix, (max_couplings - within) // bits**2))
 
+    def times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`Gv` for every row of values (…, D)."""
+        return values @ self.matrix
+
     def energies(self, gradients: NDArray[np.float64], updates: NDArray[np.float64]) -> NDArray[np.float64]:
         """`uᵀGu + 2gᵀu`, shape (…), for gradients and updates of shape (…, D)."""
-        return np.vecdot(updates @ self.matrix + 2 * gradients, updates)
+        return np.vecdot(self.times(updates) + 2 * gradients, updates)
+
+
+class BlockMetric(Metric):
+    """A metric of blocks along the diagonal: what does not couple is neither stored nor multiplied.
+
+    Samplers that know nothing of blocks find them in `matrix`, among zeros.
+
+    >>> metric = BlockMetric([Metric([[2.0, 0.5], [0.5, 1.0]]), Metric([[4.0]])])
+    >>> metric.size, metric.solve(np.array([[0.0, 0.0, 8.0]])).round(6).tolist()
+    (3, [[0.0, 0.0, 2.0]])
+    """
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        ends = np.cumsum([metric.size for metric in metrics]).tolist()
+        slices = [slice(end - metric.size, end) for metric, end in zip(metrics, ends, strict=True)]
+        self.__dict__.update(_blocks=tuple(zip(slices, metrics, strict=True)), _parts={})
+
+    _blocks: tuple[tuple[slice, Metric], ...]
+
+    @property
+    def size(self) -> int:
+        """The number of parameters, `D`."""
+        return self._blocks[-1][0].stop
+
+    @property
+    def blocks(self) -> Sequence[tuple[slice, Metric]]:
+        """The blocks, in the order of their parameters."""
+        return self._blocks
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float64]:
+        """All of it, (D, D), zeros included: made when somebody asks."""
+        return self._assembled([metric.matrix for _, metric in self.blocks])
+
+    @cached_property
+    def diagonal(self) -> NDArray[np.float64]:
+        """`G_jj`, shape (D,)."""
+        return np.concatenate([metric.diagonal for _, metric in self.blocks])
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        """`G1`, shape (D,)."""
+        return np.concatenate([metric.row_sums for _, metric in self.blocks])
+
+    @cached_property
+    def row_norms(self) -> NDArray[np.float64]:
+        """`√Σ_i G_ij²`, shape (D,)."""
+        return np.concatenate([metric.row_norms for _, metric in self.blocks])
+
+    @cached_property
+    def largest_coupling(self) -> float:
+        """The largest absolute entry off the diagonal."""
+        return max(metric.largest_coupling for _, metric in self.blocks)
+
+    @cached_property
+    def is_convex(self) -> bool:
+        """Whether every block is."""
+        return all(metric.is_convex for _, metric in self.blocks)
+
+    @cached_property
+    def inverse(self) -> NDArray[np.float64]:
+        """`G⁻¹`."""
+        return self._assembled([metric.inverse for _, metric in self.blocks])
+
+    @cached_property
+    def factor(self) -> NDArray[np.float64]:
+        """The lower Cholesky factor."""
+        return self._assembled([metric.factor for _, metric in self.blocks])
+
+    def solve(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`G⁻¹v` for every row of values (P, D)."""
+        return np.concatenate([metric.solve(values[:, block]) for block, metric in self.blocks], axis=1)
+
+    def times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`Gv` for every row of values (…, D)."""
+        return np.concatenate([metric.times(values[..., block]) for block, metric in self.blocks], axis=-1)
+
+    def _assembled(self, matrices: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        whole = np.zeros((self.size, self.size))
+        for (block, _), matrix in zip(self.blocks, matrices, strict=True):
+            whole[block, block] = matrix
+        whole.setflags(write=False)
+        return whole
 
 
 def _cholesky(matrix: NDArray[np.float64], margin: float) -> NDArray[np.float64] | None:
     """The lower factor of the matrix and a multiple of the identity; None where there is none."""
+    from scipy.linalg import cholesky
+
     with threads_for_large_product(len(matrix) ** 3 / 3):
         raised = matrix + margin * np.eye(len(matrix))
         try:
-            return scipy.linalg.cholesky(raised, lower=True, overwrite_a=True, check_finite=False)
+            return cholesky(raised, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             return None
 

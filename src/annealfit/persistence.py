@@ -58,6 +58,7 @@ def _umask() -> int:
 # Who reads a file that was handed to the wrong reader.
 _READERS = {
     "classifier": "AnnealedClassifier.load",
+    "convolution network": "AnnealedConvNet.load",
     "image classifier": "annealfit.image_classifier.ImageClassifier.load, or annealfit predict,",
     "training checkpoint": "AnnealedClassifier(checkpoint=…, resume=True)",
 }

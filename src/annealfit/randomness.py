@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
 # The increment and the finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64-bit words
 # whose every output bit depends on every input bit.
@@ -64,6 +63,8 @@ def seed_of(random_state: Any) -> int:
     >>> seed_of(42)
     42
     """
+    from sklearn.utils import check_random_state  # here: it takes longer to import than all the rest
+
     generator = check_random_state(random_state)  # refuses what is not a random state
     if isinstance(random_state, Integral):
         return int(random_state)

@@ -11,13 +11,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-import joblib
-from threadpoolctl import ThreadpoolController
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 # Multiplications of a product from which on more threads help, also where the cores are shared: see docs/threads.md.
 WORTH_THREADS = 2e8
@@ -44,6 +46,8 @@ def _share() -> int:
 
 @cache
 def _processors_of_process(process: int) -> int:
+    import joblib
+
     return joblib.cpu_count()  # knows of affinity and of containers' quotas
 
 
@@ -59,6 +63,34 @@ def blas_threads(multiplications: float) -> Iterator[None]:
         yield
     finally:
         _LIMIT.leave()
+
+
+def in_order(function: Callable[[Item], Found], items: Sequence[Item]) -> Iterator[Found]:
+    """What the function makes of each item, in the items' order, worked out in as many threads as there are processors.
+
+    Meanwhile linear algebra has one thread, so that results do not depend on how many processors there are; and only
+    a few results wait to be taken. The function has to spend its time where Python's lock is released.
+
+    >>> list(in_order(abs, [-1, 2, -3]))
+    [1, 2, 3]
+    """
+    count = min(processors(), len(items))
+    with blas_threads(0):
+        if count <= 1:
+            yield from map(function, items)
+            return
+        with ThreadPoolExecutor(count) as pool:
+            waiting: deque[Future[Found]] = deque()
+            try:
+                for item in items:
+                    waiting.append(pool.submit(function, item))
+                    if len(waiting) > 2 * count:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:  # after an error, or Ctrl-C, there is no need for the rest
+                for future in waiting:
+                    future.cancel()
 
 
 def threads_for_large_product(multiplications: float) -> AbstractContextManager[None]:
@@ -107,5 +139,8 @@ _LIMIT = _SharedLimit()
 
 @cache
 def _libraries() -> list[Any]:
-    """The BLAS libraries of this process: NumPy's and SciPy's, both loaded by now."""
+    """The BLAS libraries of this process: NumPy's and SciPy's, which are loaded here if they were not yet."""
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController().select(user_api="blas").lib_controllers

@@ -50,7 +50,8 @@ def test_a_classifier_of_two_classes(folder, expected):
 def test_a_checkpoint_is_resumed_where_it_stopped(folder, expected, tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     path.write_bytes((folder / "checkpoint.safetensors").read_bytes())
-    then_usual = {"coordinates": "raw", "acceptance": "line_search", "range_policy": "adaptive", "update_range": 0.1}
+    then_usual = {"curvature": "bound", "coordinates": "raw", "acceptance": "line_search"}
+    then_usual |= {"range_policy": "adaptive", "update_range": 0.1}
     clf = AnnealedClassifier(bits=2, random_state=1, tol=0.0, max_iter=10, checkpoint=path, resume=True, **then_usual)
     clf.set_params(sampler=SimulatedAnnealer())
     clf.fit(*load_iris(return_X_y=True))

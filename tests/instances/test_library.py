@@ -23,7 +23,7 @@ from annealfit.instances import (
     select_instances,
     write_instance,
 )
-from annealfit.instances.best_known import _record, best_known_for, parse_bits
+from annealfit.instances.known_energies import _record, best_known_for, parse_bits
 from annealfit.samplers import ExactSolver
 
 SMALL = "digits-d18-k1-centred-first-c0"

@@ -6,15 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from annealfit import __version__
-from annealfit.classifier import AnnealedClassifier
-from annealfit.cli.comparison_files import describe_comparison, open_comparison_folder, save_comparison
-from annealfit.cli.comparison_tables import print_comparison
 from annealfit.cli.display import errors, make_progress, plain
 from annealfit.cli.options import (
     CoordinatesOption,
@@ -35,12 +32,13 @@ from annealfit.cli.options import (
 from annealfit.cli.preparing import make_classifier, prepare
 from annealfit.cli.sampling import choose_sampler
 from annealfit.errors import MissingDependencyError, choose
-from annealfit.experiments import sampler_study
-from annealfit.experiments.solving import with_reads
 from annealfit.experiments.success import CONFIDENCE, INTERVAL
 from annealfit.experiments.truth import TRUTH_SECONDS
-from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
+from annealfit.samplers.protocol import Sampler
+
+if TYPE_CHECKING:
+    from annealfit.classifier import AnnealedClassifier
 
 _NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that decide no result, or stand elsewhere
 # All but the one that is paid for by use, and the one that finds the truth.
@@ -107,6 +105,11 @@ def compare(
 
       annealfit compare-samplers digits --coordinates centred --samplers native,native:num_sweeps=1000 -o runs/sweeps
     """
+    from annealfit.cli.comparison_files import describe_comparison, open_comparison_folder, save_comparison
+    from annealfit.cli.comparison_tables import print_comparison
+    from annealfit.experiments import sampler_study
+    from annealfit.experiments.solving import with_reads
+
     classifier, every_bits = _make_classifier(preset, bits, iterations, seed)
     # The paper's presets are its coordinates, too.
     usual = ("raw", "centred") if preset == Preset.annealfit else ("raw",)
@@ -176,6 +179,8 @@ def _make_samplers(
     asked: str | None, seed: int, of_preset: Sampler | str | None
 ) -> tuple[dict[str, Sampler], dict[str, str]]:
     """The samplers, and why others are left out; what was named and cannot be made is an error."""
+    from annealfit.samplers import SimulatedAnnealer
+
     names = UNASKED if asked is None else split_samplers(asked)
     made, skipped = {}, {}
     for name in names:

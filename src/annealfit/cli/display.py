@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -19,7 +20,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from annealfit.training import Iteration
+if TYPE_CHECKING:
+    from annealfit.training import Iteration
 
 if os.name == "nt":  # pragma: no cover
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]

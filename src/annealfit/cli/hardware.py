@@ -17,7 +17,6 @@ from annealfit.cli.hardware_tables import coefficient_table, embedding_table, pr
 from annealfit.cli.options import CoordinatesOption, JsonOption, parse_coordinates, parse_numbers
 from annealfit.encoding import MAX_BITS
 from annealfit.errors import InvalidInputError
-from annealfit.experiments.hardware_study import MOST_VARIABLES_LOOKED_AT, make_workloads, study_hardware
 from annealfit.hardware.analog_error import ERROR_LEVELS
 from annealfit.hardware.feasibility import (
     Capacity,
@@ -68,6 +67,8 @@ def hardware(
 
       annealfit hardware --bits 1-3 --solver Advantage2_system1.json --reads 1000
     """
+    from annealfit.experiments.hardware_study import make_workloads
+
     workloads = make_workloads(
         _numbers(features, "--features"),
         _numbers(classes, "--classes"),
@@ -128,6 +129,8 @@ def _print_tables(devices: Sequence[Device], rows: Sequence[Feasibility], capaci
 def _study(
     devices: Sequence[Device], workloads: Sequence[Workload], seed: int, coordinates: Sequence[str]
 ) -> list[Feasibility]:
+    from annealfit.experiments.hardware_study import study_hardware
+
     progress = make_progress(
         TextColumn("Embedding {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     )
@@ -177,6 +180,8 @@ def _most_that_fits(capacity: Capacity) -> str:
 
 def _notes(devices: Sequence[Device], rows: Sequence[Feasibility], workload: Workload, plot: Path | None) -> list[str]:
     """What the columns mean, and what was assumed."""
+    from annealfit.experiments.hardware_study import MOST_VARIABLES_LOOKED_AT
+
     annealed = f" of {workload.annealing_microseconds:g} µs" if workload.annealing_microseconds else ""
     least, of_couplings, most = ERROR_LEVELS
     notes = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -12,19 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from annealfit.cli.display import console, errors, make_progress, make_table, plain, print_whole
 from annealfit.cli.options import Format, JsonOption
 from annealfit.datasets import is_available
-from annealfit.instances import (
-    INSTANCES,
-    Instance,
-    Score,
-    WrittenInstance,
-    best_known,
-    read_answers,
-    require_data,
-    score_answers,
-    select_instances,
-    write_instance,
-)
-from annealfit.instances.checking import WITHIN
+from annealfit.instances.answers import WITHIN
+from annealfit.instances.catalogue import INSTANCES, Instance, select_instances
+
+if TYPE_CHECKING:
+    from annealfit.instances import Score, WrittenInstance
 
 instances_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -115,6 +107,8 @@ def write_instances(
 
       annealfit instances write problems --select "*-d18-*" --select "*-d36-*" --format bqm --format npz
     """
+    from annealfit.instances import require_data, write_instance
+
     chosen = select_instances(select or ())
     require_data(chosen)
     words = [str(word) for word in formats or [Format("qubo")]]
@@ -168,6 +162,8 @@ def check_samples(
 
       annealfit instances check answers.csv
     """
+    from annealfit.instances import read_answers, require_data, score_answers
+
     answers = read_answers(samples)
     require_data([found.instance for found in answers])
     scores = [score_answers(found, within=within) for found in answers]
@@ -193,6 +189,8 @@ def check_samples(
 
 
 def _row(instance: Instance) -> dict[str, Any]:
+    from annealfit.instances import best_known
+
     known = best_known(instance)
     return {
         "name": instance.name,

@@ -6,7 +6,7 @@ import json
 import time
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -16,11 +16,13 @@ from annealfit.cli.display import console, errors, make_progress, make_table, pl
 from annealfit.cli.options import DownloadOption, JsonOption, Preset, PresetOption, parse_numbers
 from annealfit.datasets import load_dataset
 from annealfit.experiments import paper
-from annealfit.experiments.backends import Backend, on_dask, on_this_machine
-from annealfit.experiments.records import Record, Store
-from annealfit.experiments.runner import Tally, run_all
 from annealfit.experiments.spec import RunSpec
-from annealfit.report import tables as report_tables
+
+if TYPE_CHECKING:
+    from annealfit.experiments.backends import Backend
+    from annealfit.experiments.records import Record, Store
+    from annealfit.experiments.runner import Tally
+    from annealfit.report import tables as report_tables
 
 # What the program prints for each TABLE of `reproduce`; the report has them all.
 _SHOWN_WITH = {
@@ -60,6 +62,10 @@ def reproduce(
 
       annealfit reproduce benchmark --dask tcp://127.0.0.1:8786
     """
+    from annealfit.experiments.backends import on_dask, on_this_machine
+    from annealfit.experiments.records import Store
+    from annealfit.report import tables as report_tables
+
     specs = paper.runs_of(tables or paper.TABLES, preset, parse_numbers(seeds, "--seeds"))
     for note in _check_data(sorted({spec.dataset for spec in specs}), download):
         errors.print(plain(note), soft_wrap=True)
@@ -87,6 +93,8 @@ def reproduce(
 
 def _run(specs: list[RunSpec], store: Store, backend: Backend) -> tuple[Tally, list[Record]]:
     """Carry out the runs that are not done yet, with a bar; the records of all of them."""
+    from annealfit.experiments.runner import run_all
+
     progress = make_progress(
         TextColumn("Runs"),
         BarColumn(),

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from annealfit.classifier import CUT_SHORT, AnnealedClassifier
-from annealfit.samplers import BlockSampler, Sampler
+from typing import TYPE_CHECKING
+
 from annealfit.samplers.catalogue import resolve_sampler
-from annealfit.samplers.dwave.qpu import UNRESOLVED_SHARE
-from annealfit.samplers.protocol import Preflight
+from annealfit.samplers.protocol import Preflight, Sampler
+
+if TYPE_CHECKING:
+    from annealfit.classifier import AnnealedClassifier
 
 
 def choose_sampler(text: str | None, blocks: int | None, usual: Sampler | str | None, seed: int) -> Sampler:
     """The sampler of `--sampler` and `--blocks`, or else the usual one."""
     sampler = resolve_sampler(text if text is not None else usual, seed)
-    return sampler if blocks is None else BlockSampler(sampler, blocks)
+    if blocks is None:
+        return sampler
+    from annealfit.samplers import BlockSampler
+
+    return BlockSampler(sampler, blocks)
 
 
 def describe_plan(plan: Preflight, max_iter: int) -> str:
     """One line of what is about to be paid."""
+    from annealfit.samplers.dwave.qpu import UNRESOLVED_SHARE
+
     advice = ": use fewer bits, or --standardize features" if plan.unresolved_share > UNRESOLVED_SHARE else ""
     return (
         f"An iteration: {plan.calls} {'call' if plan.calls == 1 else 'calls'}, {plan.qubits:,} qubits, chains of at "
@@ -28,6 +36,8 @@ def describe_plan(plan: Preflight, max_iter: int) -> str:
 
 def sampler_notes(classifier: AnnealedClassifier) -> list[str]:
     """What the device cost, what failed, and why the training ended if it was cut short."""
+    from annealfit.classifier import CUT_SHORT
+
     history, notes = classifier.history_, []
     if history and "access_seconds" in history[0]:
         calls, seconds = (sum(row[name] for row in history) for name in ("calls", "access_seconds"))

@@ -8,13 +8,13 @@ import sys
 import warnings
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from annealfit import __version__
+from annealfit import __version__, experiments
 from annealfit.cli.display import console, errors, make_table, plain, training_progress
 from annealfit.cli.options import (
     BitsOption,
@@ -38,9 +38,11 @@ from annealfit.cli.preparing import make_classifier, prepare
 from annealfit.cli.sampling import choose_sampler, describe_plan, sampler_notes
 from annealfit.description import describe
 from annealfit.errors import InvalidInputError, MissingDependencyError
-from annealfit.experiments import TrainingRun, run_training, store
+from annealfit.experiments import store
 from annealfit.export import file_offset, offset_note, write
-from annealfit.image_classifier import ImageClassifier
+
+if TYPE_CHECKING:
+    from annealfit.experiments import TrainingRun
 
 
 def train(
@@ -60,6 +62,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Run folder. Default: a new one below runs/.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     history: Annotated[HistoryFormat, typer.Option(help="File format of the history.")] = HistoryFormat("csv"),
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Train on a data set by annealing, with SGD and logistic regression beside it.
@@ -104,7 +107,7 @@ def train(
         try:
             with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
-                run = run_training(prepared, classifier, [on_iteration])
+                run = experiments.run_training(prepared, classifier, [on_iteration])
             store.save_run(run, folder, config, history_format=history)
         except KeyboardInterrupt:  # before or after the iterations: during them, what was learnt is kept
             if (folder / store.CHECKPOINT_FILE).exists():
@@ -112,7 +115,8 @@ def train(
             else:
                 errors.print("Interrupted before the first iteration: there is nothing to resume; start it again.")
             raise typer.Exit(130) from None
-    _tell(run, folder, again, as_json=as_json)
+    notes = _draw(run, folder) if plots else []
+    _tell(run, folder, again, notes, as_json=as_json)
 
 
 def predict(
@@ -131,6 +135,8 @@ def predict(
 
       annealfit predict runs/demo runs/demo/samples/class-8.png
     """
+    from annealfit.image_classifier import ImageClassifier
+
     path = model / store.MODEL_FILE if model.is_dir() else model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an unstored sampler is of no concern to a prediction
@@ -221,10 +227,10 @@ def _check_resumable(out: Path | None, resume: bool) -> None:
         )
 
 
-def _tell(run: TrainingRun, folder: Path, again: str, *, as_json: bool) -> None:
-    """Draw, and print the table, or its JSON, and what else the user should know."""
+def _tell(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_json: bool) -> None:
+    """Print the table, or its JSON, and what else the user should know."""
     classifier = run.model.classifier
-    notes = [*_draw(run, folder), *sampler_notes(classifier)]
+    notes = [*notes, *sampler_notes(classifier)]
     interrupted = classifier.stop_reason_ == "interrupted"
     if interrupted:
         notes.append(

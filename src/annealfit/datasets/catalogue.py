@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from annealfit.datasets.errors import CorruptFileError
 from annealfit.datasets.formats import parse_cifar10, parse_idx
@@ -56,6 +55,8 @@ class Source:
 
 
 def _read_digits(payloads: Mapping[str, bytes]) -> Parts:
+    from sklearn.datasets import load_digits  # here: the names of data sets are needed without it
+
     digits = load_digits()
     return Parts(array_part(digits.images, digits.target, white=16.0), None, _DIGITS)
 

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 
 from annealfit.errors import InvalidInputError, check_number
 from annealfit.randomness import child_seed
@@ -79,5 +78,7 @@ def split_stratified(
         raise InvalidInputError(
             f"a class of {name} has fewer than 2 images; each needs one to train on and one to test"
         )
+    from sklearn.model_selection import train_test_split  # here: scikit-learn is not needed to name a data set
+
     chosen = train_test_split(np.arange(total), train_size=train, test_size=test, stratify=labels, random_state=seed)
     return chosen[0], chosen[1]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from annealfit.classifier import AnnealedClassifier
 from annealfit.errors import InvalidInputError, choose
-from annealfit.samplers import SimulatedAnnealer
+
+if TYPE_CHECKING:
+    from annealfit.classifier import AnnealedClassifier
 
 RUN_PRESETS = ("literal", "matched", "annealfit")
 CLASSICAL = "classical"  # the paper's SGD
@@ -68,6 +69,9 @@ class RunSpec:
 
     def classifier(self) -> AnnealedClassifier:
         """The classifier of a QUBO run."""
+        from annealfit.classifier import AnnealedClassifier  # here: a run is named without it
+        from annealfit.samplers import SimulatedAnnealer
+
         assert self.bits is not None
         if self.preset == "annealfit":
             classifier = AnnealedClassifier(bits=self.bits, sampler=SimulatedAnnealer(self.num_sweeps or 100))

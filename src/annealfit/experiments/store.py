@@ -6,11 +6,13 @@ import csv
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from annealfit.errors import InvalidInputError, choose, require
-from annealfit.experiments.training_run import TrainingRun
 from annealfit.persistence import replacing, write_json
+
+if TYPE_CHECKING:
+    from annealfit.experiments.training_run import TrainingRun
 
 MODEL_FILE = "model.safetensors"
 CHECKPOINT_FILE = "checkpoint.safetensors"

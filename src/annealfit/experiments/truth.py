@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from annealfit.errors import InvalidInputError
 from annealfit.problems import Problems
-from annealfit.samplers import LatticeSolver
 
 TRUTH_SECONDS = 10.0  # of the search of one problem, at most
 
@@ -50,6 +49,8 @@ def find_truth(problems: Problems, time_limit: float = TRUTH_SECONDS) -> Truth:
     >>> find_truth(problems).proven
     array([ True])
     """
+    from annealfit.samplers import LatticeSolver  # here: the time limit's default is known without it
+
     solver = LatticeSolver(time_limit=time_limit)
     solver.prepare()
     began = time.perf_counter()

@@ -1,15 +1,20 @@
 """A seeded library of QUBO instances from real training: named, made again bit for bit, with their best known energy.
 
-`catalogue` names them, `generating` makes them, `best_known` knows the lowest energies found, `writing` puts them into
-files, `answers` and `checking` read and score what other solvers found.
+`catalogue` names them, `generating` makes them, `known_energies` has the lowest energies found, `writing` puts them
+into files, `answers` and `checking` read and score what other solvers found.
 """
 
-from annealfit.instances.answers import Answers, read_answers
-from annealfit.instances.best_known import BestKnown, best_known, find_best
-from annealfit.instances.catalogue import INSTANCES, Instance, find_instance, select_instances
-from annealfit.instances.checking import Score, score_answers
-from annealfit.instances.generating import make_problem
-from annealfit.instances.writing import WrittenInstance, require_data, write_instance
+from typing import TYPE_CHECKING
+
+from annealfit.on_use import names_on_use
+
+if TYPE_CHECKING:
+    from annealfit.instances.answers import Answers, read_answers
+    from annealfit.instances.catalogue import INSTANCES, Instance, find_instance, select_instances
+    from annealfit.instances.checking import Score, score_answers
+    from annealfit.instances.generating import make_problem
+    from annealfit.instances.known_energies import BestKnown, best_known, find_best
+    from annealfit.instances.writing import WrittenInstance, require_data, write_instance
 
 __all__ = [
     "INSTANCES",
@@ -28,3 +33,24 @@ __all__ = [
     "select_instances",
     "write_instance",
 ]
+
+__getattr__, __dir__ = names_on_use(
+    __name__,
+    {
+        "INSTANCES": "catalogue",
+        "Answers": "answers",
+        "BestKnown": "known_energies",
+        "Instance": "catalogue",
+        "Score": "checking",
+        "WrittenInstance": "writing",
+        "best_known": "known_energies",
+        "find_best": "known_energies",
+        "find_instance": "catalogue",
+        "make_problem": "generating",
+        "read_answers": "answers",
+        "require_data": "writing",
+        "score_answers": "checking",
+        "select_instances": "catalogue",
+        "write_instance": "writing",
+    },
+)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from annealfit.errors import FileFormatError, InvalidInputError
 from annealfit.instances.catalogue import Instance, find_instance
 
+WITHIN = 1e-9  # of the best known energy: more than rounding, less than a difference that matters
 # A read as it stands in the file: where, of which instance, and its bits.
 _Read = tuple[str, str, Any]
 

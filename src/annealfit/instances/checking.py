@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from annealfit.errors import check_number
 from annealfit.exported import digest
-from annealfit.instances.answers import Answers
-from annealfit.instances.best_known import BestKnown, best_known_for
+from annealfit.instances.answers import WITHIN, Answers
 from annealfit.instances.catalogue import Instance
 from annealfit.instances.generating import make_problem
-
-WITHIN = 1e-9  # of the best known energy: more than rounding, less than a difference that matters
+from annealfit.instances.known_energies import BestKnown, best_known_for
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from typing import Any
 from annealfit import __version__, export
 from annealfit.datasets import MissingDataError, is_available
 from annealfit.exported import digest
-from annealfit.instances.best_known import best_known, best_known_for
 from annealfit.instances.catalogue import SEED, STAGES, Instance
 from annealfit.instances.generating import class_name, make_problem
+from annealfit.instances.known_energies import best_known, best_known_for
 from annealfit.persistence import write_json
 from annealfit.problem import QuadraticProblem
 

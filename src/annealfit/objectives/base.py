@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,3 +100,90 @@ class Objective(Protocol):
 
     def at(self, weights: NDArray[np.float64], /) -> Point:
         """The point of these weights; with what a point of them remembered as a second argument, if points do."""
+
+
+ONLY = ""  # the name of the part of an objective that has but one
+
+
+class Turns(Protocol):
+    """An objective whose parameters come in parts that are trained in turn, as the layers of a network are.
+
+    A point of it shows one part: its blocks, gradients and spans, while the other parts stay as they are. The loss is
+    the same whichever part is shown.
+    """
+
+    @property
+    def multiplications(self) -> float:
+        """As an objective's."""
+
+    @property
+    def parts(self) -> Sequence[str]:
+        """The names of the parts, each once."""
+
+    def turn(self, iteration: int) -> str:
+        """The part that the iteration, counted from 0, is about."""
+
+    def columns(self, iteration: int) -> Mapping[str, Any]:
+        """What the iteration's row of the history says about whose turn it was."""
+
+    def at(self, part: str, weights: Mapping[str, NDArray[np.float64]], remembered: Any = None) -> Point:
+        """The point of the weights of all parts, one of which it shows."""
+
+    def turned(self, point: Point, part: str, iteration: int) -> Point:
+        """The same weights, with the part shown whose turn it is in the iteration."""
+
+    def objective(self, point: Point) -> Any:
+        """The objective that is left while only the part that the point shows may change: a curvature is asked for it.
+
+        The same object as long as the other parts stay as they are.
+        """
+
+    def earlier(self, part: str, previous: Any, point: Point | None) -> Any:
+        """What a span is told of the point that the part was at before its last step.
+
+        `previous` has its `weights` and what it `remembered`; `point` is the point itself, where it is still at hand.
+        """
+
+
+class OneTurn:
+    """An objective that is all of one part."""
+
+    parts: tuple[str, ...] = (ONLY,)
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+
+    @property
+    def multiplications(self) -> float:
+        """The objective's."""
+        return self._objective.multiplications
+
+    def turn(self, iteration: int) -> str:
+        """The only one."""
+        return ONLY
+
+    def columns(self, iteration: int) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def at(self, part: str, weights: Mapping[str, NDArray[np.float64]], remembered: Any = None) -> Point:
+        """The objective's point."""
+        at: Any = self._objective.at
+        return at(weights[part]) if remembered is None else at(weights[part], remembered)
+
+    def turned(self, point: Point, part: str, iteration: int) -> Point:
+        """The point."""
+        return point
+
+    def objective(self, point: Point) -> Objective:
+        """The objective."""
+        return self._objective
+
+    def earlier(self, part: str, previous: Any, point: Point | None) -> Point:
+        """The point, which knows more than its weights."""
+        return self.at(part, {part: previous.weights}, previous.remembered) if point is None else point
+
+
+def in_turns(objective: Any) -> Turns:
+    """Any objective as one that is trained in turns."""
+    return objective if hasattr(objective, "turned") else OneTurn(objective)

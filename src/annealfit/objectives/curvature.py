@@ -3,21 +3,90 @@
 A curvature is called once with the head, and returns a function of the current point that gives the metrics of the
 iteration's problems: one metric of D×D for all outputs, one for each, or one over the parameters of all outputs at
 once. A metric that does not depend on the point is made once and returned every time.
+
+A function that has a `measure` besides, a number for every point, is asked again only when that number has changed
+threefold: until then the metrics of the point that it was asked for last are good enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.metric import Metric
+from annealfit.coordinates import Coordinates, Pullable
+from annealfit.metric import BlockMetric, Metric
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
+from annealfit.rows import Chunk
 
-Metrics = Sequence[Metric]
+Metrics = Sequence[Metric] | Sequence[Pullable]
 MetricsAt = Callable[[HeadPoint], Metrics]
 Curvature = Callable[[LinearHead], MetricsAt]
+
+# Up to so many features every parameter is coupled to every other; of more, couplings between blocks are left out.
+# By measurement: docs/defaults.md.
+MOST_IN_ONE_BLOCK, BLOCK = 256, 64
+ROWS_PER_PARAMETER, FEWEST_ROWS = 16, 2048  # of the sample that a local curvature is worked out from
+
+
+class Local:
+    """The mean over outputs of the loss's Hessian, `Xᵀ diag(ω) X/N + Λ`, `ω` the mean of `π(1 − π)`; not a bound.
+
+    All outputs share it, and it is worked out again when the cross-entropy has changed threefold, from a sample where
+    there are many rows. With many features it has blocks along the diagonal only: each a problem that fits into a
+    processor's cache, or onto a chip. What is left out is left to the acceptance rule, which looks at the loss.
+    """
+
+    def __init__(self, head: LinearHead) -> None:
+        n_features = head.n_parameters - 1
+        count = 1 if n_features <= MOST_IN_ONE_BLOCK else -(-n_features // BLOCK)
+        edges = np.linspace(0, n_features, count + 1).round().astype(int).tolist()
+        self._blocks = [slice(first, last) for first, last in pairwise(edges)]
+        width = max(block.stop - block.start for block in self._blocks)
+        self._sample = LinearHead(head.rows.sample(max(ROWS_PER_PARAMETER * width, FEWEST_ROWS)), head.regularization)
+
+    def measure(self, point: HeadPoint) -> float:
+        """The cross-entropy: where it is small most rows are decided, and the loss hardly bends."""
+        return point.cross_entropy
+
+    def __call__(self, point: HeadPoint) -> Sequence[LocalMetric]:
+        """Not worked out yet: coordinates decide what is between the blocks."""
+        return (LocalMetric(self._sample, point.weights, self._blocks),)
+
+
+class LocalMetric:
+    """A local curvature before it is pulled into coordinates. It depends on weights and rows alone."""
+
+    def __init__(self, head: LinearHead, weights: NDArray[np.float64], blocks: Sequence[slice]) -> None:
+        self._head, self._weights, self._blocks, self.size = head, weights, blocks, head.n_parameters
+
+    def pulled(self, coordinates: Coordinates) -> Metric:
+        """In these coordinates, and then without what is between the blocks, the bias being one by itself."""
+        parts = [coordinates.part(block) for block in self._blocks]
+        if len(parts) == 1 or None in parts:
+            whole = coordinates.pull_metric(self._metrics([slice(0, self.size - 1)])[0])
+            bias = slice(self.size - 1, self.size)
+            return whole if len(parts) == 1 else BlockMetric([whole.part(block) for block in (*self._blocks, bias)])
+        metrics = zip(parts, self._metrics(self._blocks), strict=True)
+        pulled = [part.pull_metric(metric) for part, metric in metrics if part is not None]
+        last = pulled[0].size - 1
+        return BlockMetric(
+            [*(metric.part(slice(0, metric.size - 1)) for metric in pulled), pulled[0].part(slice(last, last + 1))]
+        )
+
+    def _metrics(self, blocks: Sequence[slice]) -> list[Metric]:
+        """Of blocks of features and the bias."""
+        head = self._head
+
+        def term(chunk: Chunk) -> tuple[NDArray[np.float64], ...]:
+            probabilities, _, _ = head.link.evaluate(chunk.project(self._weights), chunk.labels)
+            spreads = (probabilities * (1 - probabilities)).mean(axis=0)
+            return tuple(chunk.block_grams(chunk.weighted(spreads), blocks))
+
+        grams = zip(blocks, head.rows.mean(term), strict=True)
+        return [Metric(gram + np.diag(np.append(head.ridge[block], head.ridge[-1]))) for block, gram in grams]
 
 
 def gram(head: LinearHead) -> MetricsAt:
@@ -32,8 +101,7 @@ def diagonal(head: LinearHead) -> MetricsAt:
 
 def bound(head: LinearHead) -> MetricsAt:
     """`½G + Λ`, for two classes `¼G + Λ`: the least multiple of the Gram matrix that bounds the loss's curvature."""
-    steepest = float(np.linalg.eigvalsh(head.link.steepest)[-1])
-    return _constant(steepest * head.gram + np.diag(head.ridge))
+    return _constant(head.bounding_curvature)
 
 
 def gauss_newton(head: LinearHead) -> MetricsAt:
@@ -49,11 +117,12 @@ def joint(head: LinearHead) -> MetricsAt:
 
 
 CURVATURES: dict[str, Curvature] = {
-    "gram": gram,
-    "diagonal": diagonal,
+    "local": Local,
     "bound": bound,
-    "gauss_newton": gauss_newton,
+    "gram": gram,
     "joint": joint,
+    "gauss_newton": gauss_newton,
+    "diagonal": diagonal,
 }
 
 # Curvatures that bound the loss from above: with one of these a negative surrogate is a promise.

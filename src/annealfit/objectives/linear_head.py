@@ -14,7 +14,7 @@ from annealfit.arrays import Array
 from annealfit.errors import InvalidInputError
 from annealfit.memory import free_memory
 from annealfit.objectives.certificate import loss_lower_bound
-from annealfit.objectives.links import Link, Logistic, Softmax
+from annealfit.objectives.links import link_of
 from annealfit.rows import Chunk, InMemoryRows, Rows
 from annealfit.threads import blas_threads, threads_for_large_product
 
@@ -30,7 +30,7 @@ class LinearHead:
 
     def __init__(self, rows: Rows, regularization: float) -> None:
         self.rows, self.regularization = rows, float(regularization)
-        self.link: Link = Logistic() if rows.n_classes == 2 else Softmax(rows.n_classes)
+        self.link = link_of(rows.n_classes)
 
     @classmethod
     def of_arrays(
@@ -84,6 +84,12 @@ class LinearHead:
             )
 
     @cached_property
+    def bounding_curvature(self) -> Array:
+        """`½G + Λ`, for two classes `¼G + Λ`: the least multiple of the Gram matrix that bounds the curvature."""
+        steepest = float(np.linalg.eigvalsh(self.link.steepest)[-1])
+        return steepest * self.gram + np.diag(self.ridge)
+
+    @cached_property
     def feature_means(self) -> Array:
         """The weighted mean of every feature, shape (d,)."""
         (sums,) = self.rows.mean(lambda chunk: (chunk.moments(chunk.weighted(np.ones((1, len(chunk.labels))))),))
@@ -92,10 +98,14 @@ class LinearHead:
     def at(self, weights: Array, remembered: Array | None = None) -> HeadPoint:
         """The head at weights (D, outputs), with the outputs (outputs, N) that a point remembered."""
         if remembered is None:
-            return HeadPoint(self, weights)
+            return self.point(weights)
         chunks = list(self.rows.chunks())
         ends = np.cumsum([len(chunk.labels) for chunk in chunks])[:-1]
-        return HeadPoint(self, weights, dict(zip(chunks, np.split(remembered, ends, axis=1), strict=True)))
+        return self.point(weights, dict(zip(chunks, np.split(remembered, ends, axis=1), strict=True)))
+
+    def point(self, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> HeadPoint:
+        """The head at weights (D, outputs), with the outputs (outputs, n) of chunks where they are known."""
+        return HeadPoint(self, weights, outputs)
 
 
 class HeadPoint:
@@ -217,7 +227,7 @@ class HeadSpan:
             chunk: point.outputs(chunk) + np.einsum("ac,acn->cn", multiples, changes)
             for chunk, changes in self._changes.items()
         }
-        return HeadPoint(point.head, weights, known)
+        return point.head.point(weights, known)
 
     def changes(self, chunk: Chunk) -> Array:
         """How the outputs of a chunk change along each direction, (m, outputs, n)."""

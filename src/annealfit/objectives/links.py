@@ -42,6 +42,9 @@ class Link(Protocol):
         Shape (m·outputs, m·outputs): each of the m changes of each output has a multiple of its own.
         """
 
+    def roots(self, probabilities: Array) -> Array:
+        """`R` with `RᵀR` the Hessian of each row's loss in its outputs, shape (n, outputs, outputs)."""
+
     def distribution(self, probabilities: Array) -> Array:
         """The probabilities of all classes, shape (classes, n)."""
 
@@ -105,6 +108,11 @@ class Softmax:
         found[:, own, :, own] += np.einsum("acn,bcn->cab", weighed, changes)
         return found.reshape(count * outputs, count * outputs)
 
+    def roots(self, probabilities: Array) -> Array:
+        """`√π_c (e_c − π)`: with `v = √π`, a unit vector, `diag π − ππᵀ` is the square of `(I − vvᵀ) diag v`."""
+        by_row = probabilities.T
+        return np.sqrt(by_row)[:, :, None] * (np.eye(self.n_outputs) - by_row[:, None, :])
+
     def distribution(self, probabilities: Array) -> Array:
         """They are."""
         return probabilities
@@ -140,6 +148,10 @@ class Logistic:
         flat = changes[:, 0]
         return (flat * weighted(probabilities * (1 - probabilities))) @ flat.T
 
+    def roots(self, probabilities: Array) -> Array:
+        """`√(π(1 − π))`."""
+        return np.sqrt(probabilities * (1 - probabilities)).T[:, :, None]
+
     def distribution(self, probabilities: Array) -> Array:
         """Both classes' probabilities, (2, n)."""
         return np.concatenate([1 - probabilities, probabilities])
@@ -147,3 +159,8 @@ class Logistic:
     def of_outputs(self, distribution: Array) -> Array:
         """The second class's probabilities, (1, n)."""
         return distribution[1:]
+
+
+def link_of(n_classes: int) -> Link:
+    """Two classes have one output, more have one each."""
+    return Logistic() if n_classes == 2 else Softmax(n_classes)

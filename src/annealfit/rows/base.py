@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,11 @@ class Chunk(ABC):
     @abstractmethod
     def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """`Xᵀ diag(v) X`, shape (D, D), for values (n,), or for ones."""
+
+    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+        """The part of `gram(values)` of each block of features and the 1, for values (n,) of at least 0."""
+        whole = self.gram(values)
+        return [whole[np.ix_(chosen, chosen)] for chosen in (np.r_[block, len(whole) - 1] for block in blocks)]
 
     @abstractmethod
     def content(self) -> Iterable[NDArray[Any]]:
@@ -81,6 +86,10 @@ class Rows(ABC):
     @abstractmethod
     def chunks(self) -> Iterable[Chunk]:
         """The rows, some at a time, in the same order every time."""
+
+    def sample(self, count: int) -> Rows:
+        """About so many of the rows, always the same ones, where they are more and it is easy; else all of them."""
+        return self
 
     def sum(self, term: Term) -> tuple[Any, ...]:
         """The sums over all chunks of what the term returns for each."""

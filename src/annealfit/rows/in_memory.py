@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,21 @@ class InMemoryRows(Rows):
     ) -> None:
         kind = SparseChunk if scipy.sparse.issparse(features) else DenseChunk
         self._chunk = kind(features, labels, weights)
+        self._features = features
         self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
 
     def chunks(self) -> Iterable[Chunk]:
         """The one chunk there is."""
         return (self._chunk,)
+
+    def sample(self, count: int) -> Rows:
+        """Rows drawn at random, in their order."""
+        total = len(self._chunk.labels)
+        if total <= count:
+            return self
+        chosen = np.sort(np.random.default_rng(0).choice(total, count, replace=False))
+        weights = None if self._chunk.weights is None else self._chunk.weights[chosen]
+        return InMemoryRows(self._features[chosen], self._chunk.labels[chosen], self.n_classes, weights)
 
 
 class DenseChunk(Chunk):
@@ -57,6 +67,16 @@ class DenseChunk(Chunk):
         """`Xᵀ diag(v) X`, (D, D)."""
         left = self._augmented.T
         return (left if values is None else left * values) @ self._augmented
+
+    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+        """Without what is between the blocks."""
+        roots = np.sqrt(values)[:, None]
+        grams = []
+        for block in blocks:
+            part = np.column_stack([self._augmented[:, block], self._augmented[:, -1]])
+            part *= roots
+            grams.append(part.T @ part)  # the same array twice, which NumPy knows to be half the work
+        return grams
 
     @property
     def entries(self) -> int:
@@ -86,13 +106,11 @@ class SparseChunk(Chunk):
 
     def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """`Xᵀ diag(v) X`, (D, D); dense, as a curvature is."""
-        size = self._features.shape[1]
-        ones = np.ones(len(self.labels)) if values is None else values
-        gram = np.empty((size + 1, size + 1))
-        gram[:-1, :-1] = (self._transposed.multiply(ones) @ self._features).toarray()
-        gram[-1, :-1] = gram[:-1, -1] = self._transposed @ ones
-        gram[-1, -1] = ones.sum()
-        return gram
+        return _sparse_gram(self._transposed, np.ones(len(self.labels)) if values is None else values)
+
+    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+        """Without what is between the blocks."""
+        return [_sparse_gram(self._transposed[block], values) for block in blocks]
 
     @property
     def entries(self) -> int:
@@ -102,3 +120,13 @@ class SparseChunk(Chunk):
     def content(self) -> Iterable[NDArray[Any]]:
         """The stored entries and where they stand."""
         return self._features.data, self._features.indices, self._features.indptr
+
+
+def _sparse_gram(transposed: Any, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`Xᵀ diag(v) X`, (D, D), of features (d, n) and a 1."""
+    size = transposed.shape[0]
+    gram = np.empty((size + 1, size + 1))
+    gram[:-1, :-1] = (transposed.multiply(values) @ transposed.T).toarray()
+    gram[-1, :-1] = gram[:-1, -1] = transposed @ values
+    gram[-1, -1] = values.sum()
+    return gram

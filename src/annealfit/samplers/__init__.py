@@ -4,23 +4,23 @@
 samplers of other samplers, and `catalogue` knows them all by name.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from annealfit.errors import require
-from annealfit.samplers.adapters.blocks import BlockSampler
-from annealfit.samplers.adapters.dimod_adapter import DimodSampler
-from annealfit.samplers.dwave.qpu import QPUSampler
-from annealfit.samplers.native.annealer import SimulatedAnnealer
-from annealfit.samplers.native.exact import ExactSolver
-from annealfit.samplers.native.lattice import LatticeProgress, LatticeSolver
-from annealfit.samplers.native.level_annealer import LevelAnnealer
-from annealfit.samplers.native.rounded import RoundedSampler
-from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
+from annealfit.on_use import names_on_use
 
 if TYPE_CHECKING:
+    from annealfit.samplers.adapters.blocks import BlockSampler
+    from annealfit.samplers.adapters.dimod_adapter import DimodSampler
     from annealfit.samplers.dwave.mock_qpu import MockQPU
+    from annealfit.samplers.dwave.qpu import QPUSampler
+    from annealfit.samplers.native.annealer import SimulatedAnnealer
     from annealfit.samplers.native.dense import DenseAnnealingSampler
+    from annealfit.samplers.native.exact import ExactSolver
+    from annealfit.samplers.native.lattice import LatticeProgress, LatticeSolver
+    from annealfit.samplers.native.level_annealer import LevelAnnealer
+    from annealfit.samplers.native.rounded import RoundedSampler
+    from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 
 __all__ = [
     "BlockSampler",
@@ -39,17 +39,32 @@ __all__ = [
     "SolveInfo",
 ]
 
+_get, __dir__ = names_on_use(
+    __name__,
+    {
+        "BlockSampler": "adapters.blocks",
+        "DenseAnnealingSampler": "native.dense",
+        "DimodSampler": "adapters.dimod_adapter",
+        "ExactSolver": "native.exact",
+        "LatticeProgress": "native.lattice",
+        "LatticeSolver": "native.lattice",
+        "LevelAnnealer": "native.level_annealer",
+        "MockQPU": "dwave.mock_qpu",
+        "QPUSampler": "dwave.qpu",
+        "RoundedSampler": "native.rounded",
+        "Sampler": "protocol",
+        "Samples": "protocol",
+        "SimulatedAnnealer": "native.annealer",
+        "SolveInfo": "protocol",
+    },
+)
 
-# Subclasses of dimod's samplers, so dimod is needed to define them: module, extra, and the package that it brings.
-_DEFINED_WITH_DIMOD = {
-    "DenseAnnealingSampler": ("native.dense", "dwave", "dimod"),
-    "MockQPU": ("dwave.mock_qpu", "qpu", "dwave.system"),
-}
+# Subclasses of dimod's samplers, so dimod is needed to define them: the extra, and the package that it brings.
+_DEFINED_WITH_DIMOD = {"DenseAnnealingSampler": ("dwave", "dimod"), "MockQPU": ("qpu", "dwave.system")}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _DEFINED_WITH_DIMOD:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, extra, needed = _DEFINED_WITH_DIMOD[name]
-    require(needed, extra=extra, purpose=name)
-    return getattr(import_module(f"annealfit.samplers.{module}"), name)
+    if name in _DEFINED_WITH_DIMOD:
+        extra, needed = _DEFINED_WITH_DIMOD[name]
+        require(needed, extra=extra, purpose=name)
+    return _get(name)

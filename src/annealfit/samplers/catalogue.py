@@ -7,45 +7,35 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from annealfit import samplers  # whose samplers are imported when they are made
 from annealfit.description import NEUTRAL, TYPE, describe, is_plain
 from annealfit.errors import InvalidInputError, choose, require
-from annealfit.samplers.adapters.blocks import BlockSampler
-from annealfit.samplers.adapters.dimod_adapter import DimodSampler
-from annealfit.samplers.dwave.qpu import QPUSampler
-from annealfit.samplers.native.annealer import SimulatedAnnealer
-from annealfit.samplers.native.exact import ExactSolver
-from annealfit.samplers.native.lattice import LatticeSolver
-from annealfit.samplers.native.level_annealer import LevelAnnealer
-from annealfit.samplers.native.rounded import RoundedSampler
 from annealfit.samplers.protocol import Sampler
 
 
 def default_sampler() -> Sampler:
     """What solves the problems where nothing else is asked for."""
-    return LevelAnnealer()
+    return samplers.LevelAnnealer()
 
 
 def _of_dwave(name: str, **usual: Any) -> Callable[..., Sampler]:
     def make(seed: int, **settings: Any) -> Sampler:
-        samplers = require("dwave.samplers", extra="dwave", purpose=f"D-Wave's {name}")
-        return DimodSampler(getattr(samplers, name)(), **{**usual, **settings})
+        theirs = require("dwave.samplers", extra="dwave", purpose=f"D-Wave's {name}")
+        return samplers.DimodSampler(getattr(theirs, name)(), **{**usual, **settings})
 
     return make
 
 
 def _openjij(seed: int, **settings: Any) -> Sampler:
     openjij = require("openjij", extra="openjij", purpose="openjij's simulated annealing")
-    return DimodSampler(openjij.SASampler(), **{"num_sweeps": 100, "num_reads": 1, **settings})
+    return samplers.DimodSampler(openjij.SASampler(), **{"num_sweeps": 100, "num_reads": 1, **settings})
 
 
 def _rehearsal(
     seed: int, *, topology: str = "P16", defects: float = 0.0, faults: float = 0.0, **settings: Any
 ) -> Sampler:
-    require("dwave.system", extra="qpu", purpose="the mock QPU")
-    from annealfit.samplers.dwave.mock_qpu import MockQPU
-
-    device = MockQPU(topology, defects=defects, faults=faults, seed=seed)
-    return QPUSampler(device, **{"backoff_seconds": 0.0, **settings})  # there is nobody to wait for
+    device = samplers.MockQPU(topology, defects=defects, faults=faults, seed=seed)
+    return samplers.QPUSampler(device, **{"backoff_seconds": 0.0, **settings})  # there is nobody to wait for
 
 
 def _qpu(seed: int, **settings: Any) -> Sampler:
@@ -54,16 +44,16 @@ def _qpu(seed: int, **settings: Any) -> Sampler:
             "the sampler qpu spends QPU access time; say how much, as in qpu:max_access_seconds=10 "
             "(rehearse with mock-qpu, which estimates it)"
         )
-    return QPUSampler(**settings)
+    return samplers.QPUSampler(**settings)
 
 
 # Each is made with a seed, which only a device that is simulated needs (the others get theirs with every problem),
 # and with settings of its own.
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
-    "levels": lambda seed, **settings: LevelAnnealer(**settings),
-    "native": lambda seed, **settings: SimulatedAnnealer(**settings),
-    "rounded": lambda seed, **settings: RoundedSampler(**settings),
-    "lattice": lambda seed, **settings: LatticeSolver(**settings),
+    "levels": lambda seed, **settings: samplers.LevelAnnealer(**settings),
+    "native": lambda seed, **settings: samplers.SimulatedAnnealer(**settings),
+    "rounded": lambda seed, **settings: samplers.RoundedSampler(**settings),
+    "lattice": lambda seed, **settings: samplers.LatticeSolver(**settings),
     "dwave-sa": _of_dwave("SimulatedAnnealingSampler", num_sweeps=100),
     "tabu": _of_dwave("TabuSampler", timeout=20),
     "steepest-descent": _of_dwave("SteepestDescentSampler"),
@@ -147,7 +137,7 @@ def restore_sampler(description: Mapping[str, Any]) -> Sampler:
     Only samplers of this package, around dimod samplers of D-Wave's and openjij's packages, are made again: a file
     cannot name code to run. A connection to a real device is not opened either.
 
-    >>> restore_sampler(SimulatedAnnealer(num_sweeps=20).describe()).num_sweeps
+    >>> restore_sampler(samplers.SimulatedAnnealer(num_sweeps=20).describe()).num_sweeps
     20
     """
     told = {name: _unlisted(value) for name, value in description.items() if name not in (TYPE, NEUTRAL)}
@@ -167,7 +157,7 @@ def _restore_dimod(settings: dict[str, Any]) -> Sampler:
         module, name, extra = _DIMOD_SAMPLERS[child[TYPE]]
         made = getattr(require(module, extra=extra, purpose=name), name)()
         if describe(made) == child:  # it had no settings but the usual ones
-            return DimodSampler(made, **settings)
+            return samplers.DimodSampler(made, **settings)
     raise InvalidInputError(f"the dimod sampler {child} cannot be made from its description")
 
 
@@ -175,20 +165,17 @@ def _restore_qpu(settings: dict[str, Any]) -> Sampler:
     device = settings.pop("device")
     if not isinstance(device, Mapping):
         raise InvalidInputError(f"a connection to {device} is not opened by itself; connect again: QPUSampler(…)")
-    require("dwave.system", extra="qpu", purpose="the mock QPU")
-    from annealfit.samplers.dwave.mock_qpu import MockQPU
-
     chip = {name: value for name, value in device.items() if name not in (TYPE, NEUTRAL)}
-    return QPUSampler(MockQPU(**chip, **device.get(NEUTRAL, {})), **settings)
+    return samplers.QPUSampler(samplers.MockQPU(**chip, **device.get(NEUTRAL, {})), **settings)
 
 
 _RESTORED: dict[str, Callable[[dict[str, Any]], Sampler]] = {
-    "SimulatedAnnealer": lambda settings: SimulatedAnnealer(**settings),
-    "LevelAnnealer": lambda settings: LevelAnnealer(**settings),
-    "RoundedSampler": lambda settings: RoundedSampler(**settings),
-    "ExactSolver": lambda settings: ExactSolver(**settings),
-    "LatticeSolver": lambda settings: LatticeSolver(**settings),
-    "BlockSampler": lambda settings: BlockSampler(**{**settings, "child": restore_sampler(settings["child"])}),
+    "SimulatedAnnealer": lambda settings: samplers.SimulatedAnnealer(**settings),
+    "LevelAnnealer": lambda settings: samplers.LevelAnnealer(**settings),
+    "RoundedSampler": lambda settings: samplers.RoundedSampler(**settings),
+    "ExactSolver": lambda settings: samplers.ExactSolver(**settings),
+    "LatticeSolver": lambda settings: samplers.LatticeSolver(**settings),
+    "BlockSampler": lambda settings: samplers.BlockSampler(**{**settings, "child": restore_sampler(settings["child"])}),
     "DimodSampler": _restore_dimod,
     "QPUSampler": _restore_qpu,
 }

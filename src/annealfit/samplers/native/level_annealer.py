@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from annealfit.bounds import QUICK, compile_kernel, relax
 from annealfit.encoding import Encoding
 from annealfit.errors import choose
+from annealfit.metric import Metric
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems
 from annealfit.randomness import descend
@@ -99,10 +100,12 @@ class LevelAnnealer(Annealer):
         spacings = for_each_read(spacings, reads)
         updates = (levels - top / 2) * spacings[:, None]
         gradients = problems.gradients if reads == 1 else np.repeat(problems.gradients, reads, axis=0)
-        fields = updates @ problems.metric.matrix + gradients
+        fields = problems.metric.times(updates) + gradients
         intercept, slope = self._schedule.line(for_each_read(hot, reads), for_each_read(cold, reads))
         clock.lap()
-        run = _Run(problems.metric.matrix, spacings, top, self._schedule, intercept, slope, levels, fields, lanes)
+        run = _Run(
+            problems.metric, spacings, top, self._schedule, intercept, slope, levels, fields, descend(lanes, [1])
+        )
         sweeps = run.go(self.num_threads, should_stop, self.polish)
         clock.lap()
         updates = (levels - top / 2) * spacings[:, None]
@@ -139,26 +142,23 @@ class LevelAnnealer(Annealer):
         return hottest * scales, COLD * scales
 
 
+@dataclass(eq=False)
 class _Run:
     """The lanes of one solve; their levels and fields are overwritten."""
 
-    def __init__(
-        self,
-        curvature: NDArray[np.float64],
-        spacings: NDArray[np.float64],
-        top: int,
-        schedule: Schedule,
-        intercept: NDArray[np.float64],
-        slope: NDArray[np.float64],
-        levels: NDArray[np.int64],
-        fields: NDArray[np.float64],
-        seeds: NDArray[np.uint64],
-    ) -> None:
-        self.curvature, self.spacings, self.top, self.schedule = curvature, spacings, top, schedule
-        self.intercept, self.slope = intercept, slope
-        self.levels, self.fields, self.seeds = levels, fields, descend(seeds, [1])
-        self.counters = np.zeros(len(seeds), dtype=np.uint64)
-        self.cancelled = False
+    metric: Metric
+    spacings: NDArray[np.float64]  # between two levels, (L,)
+    top: int  # the highest level
+    schedule: Schedule
+    intercept: NDArray[np.float64]  # of the schedule's line, (L,)
+    slope: NDArray[np.float64]
+    levels: NDArray[np.int64]  # (L, D)
+    fields: NDArray[np.float64]  # (L, D)
+    seeds: NDArray[np.uint64]  # (L,)
+    cancelled: bool = False
+
+    def __post_init__(self) -> None:
+        self.counters = np.zeros(len(self.seeds), dtype=np.uint64)  # draws so far
 
     def go(self, num_threads: int | None, should_stop: Stop | None, polish: bool) -> int:
         """Sweep, and say how often; `should_stop` is asked between groups of sweeps."""
@@ -177,30 +177,33 @@ class _Run:
                 self.cancelled = True  # after Ctrl-C, lets the other threads end with their block
         return total
 
-    def _advance(self, block: slice, first: int, last: int) -> None:
+    def _advance(self, lanes: slice, first: int, last: int) -> None:
         from annealfit.samplers.native._levels import anneal_levels  # numba takes a moment to load
 
-        if self.cancelled:
-            return
-        betas = self.intercept[block] + self.schedule.shares(first, last)[:, None] * self.slope[block]
-        anneal_levels(
-            self.curvature,
-            self.spacings[block],
-            self.top,
-            np.exp(betas) if self.schedule.is_geometric else betas,
-            self.levels[block],
-            self.fields[block],
-            self.seeds[block],
-            self.counters[block],
-        )
+        logarithms = self.intercept[lanes] + self.schedule.shares(first, last)[:, None] * self.slope[lanes]
+        betas = np.exp(logarithms) if self.schedule.is_geometric else logarithms
+        draws = self.seeds[lanes], self.counters[lanes]
+        for curvature, levels, fields in self._parts(lanes):
+            anneal_levels(curvature, self.spacings[lanes], self.top, betas, levels, fields, *draws)
 
-    def _polish(self, block: slice) -> None:
+    def _polish(self, lanes: slice) -> None:
         from annealfit.samplers.native._levels import polish_levels
 
-        if not self.cancelled:
-            pairs = len(self.curvature) <= MOST_PARAMETERS_FOR_PAIRS
-            levels, fields = self.levels[block], self.fields[block]
-            polish_levels(self.curvature, self.spacings[block], self.top, levels, fields, pairs)
+        pairs = self.metric.size <= MOST_PARAMETERS_FOR_PAIRS
+        for curvature, levels, fields in self._parts(lanes):
+            polish_levels(curvature, self.spacings[lanes], self.top, levels, fields, pairs)
+
+    def _parts(self, lanes: slice) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]]:
+        """Block by block of the metric: its matrix, the lanes' levels and fields, which may be overwritten."""
+        for block, part in self.metric.blocks:
+            if self.cancelled:
+                return
+            levels, fields = (
+                np.ascontiguousarray(self.levels[lanes, block]),
+                np.ascontiguousarray(self.fields[lanes, block]),
+            )
+            yield part.matrix, levels, fields
+            self.levels[lanes, block], self.fields[lanes, block] = levels, fields
 
 
 @cache
