@@ -40,7 +40,7 @@ PAGE = {
 }
 
 # Series of a chart, by the bits of a method; 0 is a method without bits.
-BITS = {
+BIT_COLOURS = {
     0: PAGE["ink"],
     1: Colour("#02a876", "#03744f"),
     2: Colour("#7d1777", "#9b5a9a"),
@@ -54,22 +54,22 @@ OTHER_BITS = PAGE["soft"]
 DASHES = {"literal": "dotted", "matched": "solid", "annealfit": "solid", None: "dashed"}  # of lines, by preset
 
 # The same colours for series that have no bits, as samplers: the most different ones first, each with its own marker.
-SERIES = tuple(BITS[bits].light for bits in (3, 20, 1, 2, 15, 5, 10, 0))
+SERIES = tuple(BIT_COLOURS[bits].light for bits in (3, 20, 1, 2, 15, 5, 10, 0))
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
 INK, SOFT, FAINT = PAGE["ink"].light, PAGE["soft"].light, "#c7cdd4"
-RIGHT, WRONG = BITS[1].light, BITS[20].light  # a prediction; always with a word beside it
+RIGHT, WRONG = BIT_COLOURS[1].light, BIT_COLOURS[20].light  # a prediction; always with a word beside it
 MAP = "Blues"  # of a confusion matrix: light to dark, which no eye mistakes
 
 
 def bits_colour(bits: int | None) -> str:
     """The colour of a method with so many bits in a plot."""
-    return BITS.get(bits or 0, OTHER_BITS).light
+    return BIT_COLOURS.get(bits or 0, OTHER_BITS).light
 
 
 def css_variables() -> str:
     """The colours and fonts as CSS variables, light and dark, and light again on printed paper."""
-    colours = PAGE | {f"bits-{bits}": colour for bits, colour in BITS.items()} | {"bits-other": OTHER_BITS}
+    colours = PAGE | {f"bits-{bits}": colour for bits, colour in BIT_COLOURS.items()} | {"bits-other": OTHER_BITS}
     light = " ".join(f"--{name}: {colour.light};" for name, colour in colours.items())
     dark = " ".join(f"--{name}: {colour.dark};" for name, colour in colours.items())
     fonts = f"--font: {FONT}; --numbers-font: {NUMBERS_FONT};"
