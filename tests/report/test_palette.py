@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from annealfit.report.palette import BITS, PAGE, SERIES, css_variables
+from annealfit.report.palette import BIT_COLOURS, PAGE, SERIES, css_variables
 
 # Machado, Oliveira, Fernandes (2009), severity 1.0: what linear RGB looks like to a dichromat.
 VISIONS = {
@@ -46,7 +46,7 @@ def contrast(first: str, second: str) -> float:
 @pytest.mark.parametrize("ground", ["light", "dark"])
 @pytest.mark.parametrize("vision", VISIONS)
 def test_series_can_be_told_apart(vision, ground):
-    seen = {bits: lab(VISIONS[vision] @ linear(getattr(colour, ground))) for bits, colour in BITS.items()}
+    seen = {bits: lab(VISIONS[vision] @ linear(getattr(colour, ground))) for bits, colour in BIT_COLOURS.items()}
     distances = {(a, b): float(np.linalg.norm(seen[a] - seen[b])) for a, b in combinations(seen, 2)}
     nearest = min(distances, key=distances.__getitem__)
     assert distances[nearest] >= CLEARLY_DIFFERENT, f"{nearest} bits"
@@ -58,7 +58,7 @@ def test_colours_stand_out_from_their_ground(ground):
         return contrast(getattr(PAGE[name], ground), getattr(PAGE[below], ground))
 
     # WCAG 2.2: 3 for what is drawn (1.4.11), 4.5 for what is read (1.4.3).
-    assert min(contrast(getattr(colour, ground), getattr(PAGE["paper"], ground)) for colour in BITS.values()) >= 3
+    assert min(contrast(getattr(colour, ground), getattr(PAGE["paper"], ground)) for colour in BIT_COLOURS.values()) >= 3
     assert min(on(name, below) for name in ("ink", "soft", "link") for below in ("paper", "panel")) >= 4.5
     assert min(on("near", "near-ground"), on("far", "far-ground"), on("warning", "warning-ground")) >= 4.5
     assert min(on("soft", below) for below in ("near-ground", "far-ground")) >= 4.5
@@ -66,5 +66,5 @@ def test_colours_stand_out_from_their_ground(ground):
 
 
 def test_plots_and_page_have_the_same_colours():
-    assert set(SERIES) == {colour.light for colour in BITS.values()}
+    assert set(SERIES) == {colour.light for colour in BIT_COLOURS.values()}
     assert all(colour in css_variables() for colour in SERIES)
