@@ -29,6 +29,8 @@ VARIANTS = {
     '`coordinates="raw"`': {"coordinates": "raw"},
     "`partly_whitened`": {"coordinates": "partly_whitened"},
     "`whitened`": {"coordinates": "whitened"},
+    '`curvature="bound"`': {"curvature": "bound"},
+    '`curvature="gauss_newton"`': {"curvature": "gauss_newton"},
     '`acceptance="line_search"`': {"acceptance": "line_search"},
     '`range_policy="adaptive"`': {"range_policy": "adaptive"},
     '`precision_policy="adaptive"`': {"precision_policy": "adaptive"},

@@ -10,6 +10,7 @@ import warnings
 from benchmarks.timing import least_seconds, print_table
 
 import numpy as np
+from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
@@ -40,11 +41,18 @@ def synthetic(n_features, n_rows=5000, n_classes=10):
     return generator.normal(size=(n_rows, n_features)) + means[y], y
 
 
+def correlated(n_features, n_rows=5000, n_classes=10):
+    """scikit-learn's generator: half of the features matter, and they are mixed with each other."""
+    return make_classification(n_rows, n_features, n_informative=n_features // 2, n_classes=n_classes, random_state=0)
+
+
 CASES = {
     "digits, d = 18": digits,
     "synthetic, d = 128": lambda: synthetic(128),
     "synthetic, d = 512": lambda: synthetic(512),
     "synthetic, d = 2000": lambda: synthetic(2000),
+    "correlated, d = 128": lambda: correlated(128),
+    "correlated, d = 512": lambda: correlated(512),
     "MNIST 6000, d = 512": mnist,
 }
 

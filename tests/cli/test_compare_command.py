@@ -60,7 +60,7 @@ def test_the_tables_name_every_sampler_once_and_the_optimum(finished):
     assert max(len(line) for line in lines) <= 100
     assert "never" in result.stdout
     text = " ".join(result.stdout.split())
-    assert "problems of the first iteration, raw, 1 bit, 19 variables; sum of bounds -0.1" in text
+    assert "problems of the first iteration, raw, 1 bit, 19 variables; sum of bounds -1.1" in text
     assert text.count("optimum proven in ") == 4
     assert not re.search("[≤≥]", text)
     assert re.search(r"On the first problems \(centred, K = 1\) .+ succeeds most often, in \d+\.\d% of the reads", text)

@@ -214,7 +214,8 @@ class HeadSpan:
         head = self.point.head
         count, outputs, _ = self.directions.shape
         (found,) = head.rows.mean(self._bends)
-        penalty = np.einsum("acj,bcj,j->cab", self.directions, self.directions, head.ridge, optimize=True)
+        by_output = self.directions.transpose(1, 0, 2)
+        penalty = (by_output * head.ridge) @ by_output.transpose(0, 2, 1)
         own = np.arange(outputs)
         found.reshape(count, outputs, count, outputs)[:, own, :, own] += penalty
         return found
