@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -20,11 +19,13 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.array_files import read_arrays
 from annealfit.encoding import Encoding
 from annealfit.errors import FileFormatError, InvalidInputError, choose, require
 from annealfit.persistence import replacing
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems, alike
+from annealfit.schema import Field, settings_of
 
 if TYPE_CHECKING:
     import dimod
@@ -178,14 +179,13 @@ def write(problem: QuadraticProblem, path: str | os.PathLike[str], *, format: st
 
 def read_npz(path: str | os.PathLike[str]) -> QuadraticProblem:
     """The problem stored by `write(…, format="npz")`, bit for bit."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            encoding = Encoding(bits=int(archive["bits"]), range=float(archive["range"]))
-            return QuadraticProblem(archive["curvature"], archive["gradient"], encoding)
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FileFormatError(
-            f"{os.fspath(path)} is not a problem written by annealfit ({error}); export it again"
-        ) from error
+    arrays = read_arrays(path)
+    missing = sorted({"bits", "range", "curvature", "gradient"} - arrays.keys())
+    if missing:
+        raise FileFormatError(f"{os.fspath(path)} is not a problem written by annealfit: it lacks {', '.join(missing)}")
+    with settings_of(Field(None, source=os.fspath(path))):
+        encoding = Encoding(bits=arrays["bits"].item(), range=arrays["range"].item())
+        return QuadraticProblem(arrays["curvature"], arrays["gradient"], encoding)
 
 
 def _write_triplets(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.array_files import read_arrays
 from annealfit.errors import FileFormatError, require
-from annealfit.export import OFFSET_MARK
+from annealfit.export import MAX_DENSE_VARIABLES, OFFSET_MARK
+from annealfit.persistence import check_regular
 
 Dense = tuple[NDArray[np.float64], float]  # Q, symmetric with linear terms on its diagonal, and the offset
 
@@ -22,19 +27,42 @@ def read(path: str | os.PathLike[str]) -> Dense:
     The format is told by the file's content. Files of other programs are read too; without a comment that says
     otherwise their offset is 0.
     """
+    check_regular(path)
     content = Path(path).read_bytes()
     try:
         if content.startswith(b"PK"):
-            with np.load(path, allow_pickle=False) as archive:
-                return archive["qubo"], float(archive["offset"])
+            arrays = read_arrays(path)
+            return _checked(arrays["qubo"], arrays["offset"].item())
         if content.startswith(b"DIMODBQM"):
-            return _read_bqm(path)
-        return _read_text(content.decode())
-    except (KeyError, ValueError, IndexError, EOFError) as error:
+            return _checked(*_read_bqm(path))
+        return _checked(*_read_text(content.decode()))
+    except FileFormatError:
+        raise
+    except (
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        EOFError,
+        OverflowError,
+        RecursionError,
+        struct.error,
+    ) as error:
         raise FileFormatError(
             f"{os.fspath(path)} is not a problem in one of the formats bqm, coo, ising, npz or qubo ({error}); "
             "export it again"
         ) from error
+
+
+def _checked(quadratic: NDArray[Any], offset: Any) -> Dense:
+    """Finite numbers, square and symmetric."""
+    if quadratic.dtype != np.float64 or quadratic.ndim != 2 or quadratic.shape[0] != quadratic.shape[1]:
+        raise ValueError(f"its matrix has the shape {quadratic.shape} and the type {quadratic.dtype}")
+    if not np.isfinite(quadratic).all() or not isinstance(offset, float) or not math.isfinite(offset):
+        raise ValueError("it holds NaN or infinity")
+    if not np.array_equal(quadratic, quadratic.T):
+        raise ValueError("its matrix is not symmetric")
+    return quadratic, offset
 
 
 def digest(dense: Dense) -> str:
@@ -80,13 +108,16 @@ def _read_text(text: str) -> Dense:
     on_diagonal = rows == columns
     if n_couplers is not None and n_couplers != np.count_nonzero(~on_diagonal):
         raise ValueError(f"it has {np.count_nonzero(~on_diagonal)} couplers and states {n_couplers}")
-    linear = np.zeros(max(size, int(max(rows.max(), columns.max())) + 1))
+    size = max(size, int(max(rows.max(), columns.max())) + 1)
+    if min(rows.min(), columns.min()) < 0 or size > MAX_DENSE_VARIABLES:
+        raise ValueError(f"its variables go from {min(rows.min(), columns.min())} to {size - 1}")
+    linear = np.zeros(size)
     linear[rows[on_diagonal]] = values[on_diagonal]
     couplings = rows[~on_diagonal], columns[~on_diagonal], values[~on_diagonal]
     offset = sum(float(json.loads(c.removeprefix(OFFSET_MARK))) for c in comments if c.startswith(OFFSET_MARK))
     if "vartype=SPIN" in comments:
         linear, couplings, offset = _of_spins(linear, *couplings, offset)
-    return _dense(linear, *couplings), offset
+    return _dense(linear, *couplings), float(offset)
 
 
 def _of_spins(
