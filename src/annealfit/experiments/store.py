@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from annealfit.errors import InvalidInputError, choose, require
+from annealfit.locks import remove_leftovers, working_in
 from annealfit.persistence import replacing, write_json
 
 if TYPE_CHECKING:
@@ -20,18 +22,21 @@ CONFIG_FILE = "config.json"
 HISTORY_FORMATS = ("csv", "parquet")
 
 
-def open_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) -> None:
-    """Make the folder and note the configuration; a folder that holds a run already is only resumed.
+@contextmanager
+def opened_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+    """Have the folder to oneself and note the configuration; a folder that holds a run already is only resumed.
 
     The configuration of a run that is resumed stays until the run is saved again: it may yet be refused.
     """
-    if resume:
-        return
-    if any((folder / name).exists() for name in (CHECKPOINT_FILE, MODEL_FILE)):
-        raise InvalidInputError(
-            f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
-        )
-    write_json(folder / CONFIG_FILE, config)
+    with working_in(folder):
+        if not resume:
+            if any((folder / name).exists() for name in (CHECKPOINT_FILE, MODEL_FILE)):
+                raise InvalidInputError(
+                    f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
+                )
+            write_json(folder / CONFIG_FILE, config)
+        remove_leftovers(folder / "samples")
+        yield
 
 
 def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, history_format: str = "csv") -> None:
