@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.array_files import read_arrays
 from annealfit.errors import FileFormatError, require
-from annealfit.export import MAX_DENSE_VARIABLES, OFFSET_MARK
+from annealfit.export import (
+    BQM_DIGEST,
+    BQM_MAGIC,
+    MAX_DENSE_VARIABLES,
+    OFFSET_MARK,
+    SEAL,
+    digest_of_bqm,
+    read_checked_arrays,
+)
 from annealfit.persistence import check_regular
 
 Dense = tuple[NDArray[np.float64], float]  # Q, symmetric with linear terms on its diagonal, and the offset
@@ -31,10 +38,11 @@ def read(path: str | os.PathLike[str]) -> Dense:
     content = Path(path).read_bytes()
     try:
         if content.startswith(b"PK"):
-            arrays = read_arrays(path)
+            arrays = read_checked_arrays(path)
             return _checked(arrays["qubo"], arrays["offset"].item())
-        if content.startswith(b"DIMODBQM"):
-            return _checked(*_read_bqm(path))
+        if content.startswith(BQM_MAGIC):
+            return _checked(*_read_bqm(content))
+        _check_seal(content)
         return _checked(*_read_text(content.decode()))
     except FileFormatError:
         raise
@@ -80,13 +88,39 @@ def digest(dense: Dense) -> str:
     return hashlib.sha256(told.astype("<f8").tobytes()).hexdigest()
 
 
-def _read_bqm(path: str | os.PathLike[str]) -> Dense:
+def _check_seal(content: bytes) -> None:
+    """Hold a text of ours against its digest; other programs' have none."""
+    lines = content.splitlines(keepends=True)
+    seals = [line for line in lines if line[:1] in (b"c", b"#") and SEAL.encode() in line]
+    if not seals:
+        return
+    told = seals[0].partition(SEAL.encode())[2].strip().decode()
+    others = b"".join(line for line in lines if line not in seals)
+    if len(seals) != 2 or hashlib.sha256(others).hexdigest() != told:
+        raise ValueError("it does not match its digest")
+
+
+def _read_bqm(content: bytes) -> Dense:
     dimod = require("dimod", extra="dwave", purpose="reading a bqm file")
-    with Path(path).open("rb") as file:
-        bqm = dimod.BinaryQuadraticModel.from_file(file)
+    start = len(BQM_MAGIC) + 6
+    length = int.from_bytes(content[start - 4 : start], "little")
+    header = json.loads(content[start : start + length])
+    if not isinstance(header, dict):
+        raise ValueError("its header is no mapping")
+    if BQM_DIGEST in header and header[BQM_DIGEST] != digest_of_bqm(header, content[start + length :]):
+        raise ValueError("it does not match its digest")
+    _check_shape(header.get("shape"))
+    bqm = dimod.BinaryQuadraticModel.from_file(content)
     bqm.change_vartype("BINARY", inplace=True)
     vectors = bqm.to_numpy_vectors(variable_order=sorted(bqm.variables))
     return _dense(vectors.linear_biases, *vectors.quadratic), float(bqm.offset)
+
+
+def _check_shape(shape: Any) -> None:
+    if not isinstance(shape, list) or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"its shape is {shape!r}")
+    if shape[0] > MAX_DENSE_VARIABLES:
+        raise ValueError(f"it has {shape[0]} variables, and {MAX_DENSE_VARIABLES} are the most")
 
 
 def _read_text(text: str) -> Dense:

@@ -44,9 +44,9 @@ def replacing(path: StrPath) -> Iterator[IO[bytes]]:
     if target.is_dir():
         raise InvalidInputError(f"{target} is a folder; name a file in it")
     if target.exists() and not target.is_file():
-        with io.BytesIO() as memory:
-            yield memory
-            _write_to_device(target, memory.getbuffer())
+        memory = io.BytesIO()
+        yield memory
+        _write_to_device(target, memory.getvalue())
         return
     target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def replacing(path: StrPath) -> Iterator[IO[bytes]]:
         os.replace(part, target)
 
 
-def _write_to_device(target: Path, content: memoryview) -> None:
+def _write_to_device(target: Path, content: bytes) -> None:
     """Write without making anything, and without waiting for a reader that may never come."""
     try:
         handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
@@ -68,10 +68,9 @@ def _write_to_device(target: Path, content: memoryview) -> None:
         if error.errno == errno.ENXIO:
             raise InvalidInputError(f"{target} is a pipe that nobody reads from; name a file") from error
         raise
-    with open(handle, "wb", buffering=0) as device:
-        os.set_blocking(handle, True)
-        while len(content):
-            content = content[device.write(content) :]
+    os.set_blocking(handle, True)
+    with open(handle, "wb") as device:
+        device.write(content)
 
 
 def check_regular(path: StrPath) -> None:
@@ -126,7 +125,7 @@ def read_tensors(path: StrPath, kind: str) -> tuple[TensorFields, Field]:
             f"{name} has format version {version!r}; this annealfit reads {READABLE_VERSIONS}: update annealfit"
         )
     digest = header["sha256"].value
-    if not (_is_whole(payload, digest) if version >= 3 else digest == _digest_of_tensors(tensors)):
+    if not (_is_whole(payload, digest) if version >= 3 else digest == digest_of_arrays(tensors)):
         raise FileFormatError(f"{name} is corrupt: it does not match its digest; take a copy of it, or make it again")
     found_kind = header["kind"].text()
     if found_kind != kind:
@@ -193,8 +192,8 @@ def _is_whole(payload: bytes, digest: Any) -> bool:
     return computed.hexdigest() == digest
 
 
-def _digest_of_tensors(tensors: Mapping[str, NDArray[Any]]) -> str:
-    """What the format versions 1 and 2 knew of a file."""
+def digest_of_arrays(tensors: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of arrays with their names, types and shapes: what the format versions 1 and 2 knew of a file."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]

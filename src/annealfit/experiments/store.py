@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MODEL_FILE = "model.safetensors"
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CONFIG_FILE = "config.json"
+DIGESTS_FILE = "SHA256SUMS"
 HISTORY_FORMATS = ("csv", "parquet")
 
 
@@ -60,6 +62,14 @@ def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, histo
         },
     )
     run.model.save(folder / MODEL_FILE)
+    _write_digests(folder, (CONFIG_FILE, MODEL_FILE, "metrics.json", f"history.{history_format}"))
+
+
+def _write_digests(folder: Path, names: Sequence[str]) -> None:
+    """The files' SHA-256 in the format of `sha256sum --check`, so that a copy of a run can be told from the run."""
+    with replacing(folder / DIGESTS_FILE) as file:
+        for name in names:
+            file.write(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n".encode())
 
 
 def write_table(rows: list[dict[str, Any]], path: Path) -> None:
