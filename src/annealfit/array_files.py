@@ -31,7 +31,7 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
             members = archive.infolist()
             _check_size(name, sum(member.file_size for member in members), len(members), Path(path).stat().st_size)
             return {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise FileFormatError(
             f"{name} is not a whole npz file: {error}; export it again, or save it again with numpy.savez"
         ) from error

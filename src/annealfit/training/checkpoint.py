@@ -25,6 +25,7 @@ from annealfit.training.state import Anchor, Best, Last, PartState, Previous, Tr
 _KIND = "training checkpoint"
 _COLUMN = "history."
 _ALWAYS_FINITE = frozenset({"loss", "accuracy", "seconds"})
+_NEEDED = frozenset({"iteration", "loss", "solved", "failures", "seconds"})  # to go on and to say how it ended
 _SUFFIX = ".safetensors"
 
 
@@ -144,7 +145,9 @@ def _read_history(tensors: TensorFields, manifest: Field, length: int) -> list[H
             needed = name in _ALWAYS_FINITE
             column = tensors.real(_COLUMN + name, (length,)) if needed else tensors.column(_COLUMN + name, length)
             columns[name] = _numbers(name, column)
-    if length and columns.get("iteration") != list(range(1, length + 1)):
+    if length and not columns.keys() >= _NEEDED:
+        manifest["columns"].refuse(f"{', '.join(sorted(_NEEDED))} among them")
+    if length and columns["iteration"] != list(range(1, length + 1)):
         manifest["columns"].refuse(f"a row for each of {length} iterations, in order")
     return cast(list[HistoryRow], [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
 
