@@ -6,25 +6,30 @@ coefficient with as many decimals as its binary value needs (dimod's own writer 
 
 The text formats of other programs have no place for the energy's constant, the offset. It stands in a comment, which
 `annealfit.exported.read` reads and other readers pass over: the energies they report are lower by it (`offset_note`).
+
+Every file carries a digest where its format has room for one and other readers do not look: in comments at the first
+and the last line of a text, in the header of a bqm file, in an array of its own. A file without is another program's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.array_files import read_arrays
 from annealfit.encoding import Encoding
 from annealfit.errors import FileFormatError, InvalidInputError, choose, require
-from annealfit.persistence import replacing
+from annealfit.persistence import digest_of_arrays, replacing
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems, alike
+from annealfit.schema import Field, settings_of
 
 if TYPE_CHECKING:
     import dimod
@@ -91,7 +96,24 @@ def largest_coefficients(problems: Problems) -> NDArray[np.float64]:
 def write_bqm(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """Dimod's binary BQM format, read back by `dimod.BinaryQuadraticModel.from_file`."""
     with to_bqm(problem).to_file() as source:
-        file.write(source.read())
+        content = source.read()
+    start = len(BQM_MAGIC) + 2  # two bytes of version, four of the header's length, the header, the coefficients
+    length = int.from_bytes(content[start : start + 4], "little")
+    header, rest = json.loads(content[start + 4 : start + 4 + length]), content[start + 4 + length :]
+    header[BQM_DIGEST] = digest_of_bqm(header, rest)
+    text = json.dumps(header, sort_keys=True).encode()
+    text += b" " * (-(start + 4 + len(text) + 1) % 64) + b"\n"  # dimod aligns what follows to 64 bytes
+    file.write(content[:start] + len(text).to_bytes(4, "little") + text + rest)
+
+
+BQM_MAGIC = b"DIMODBQM"
+BQM_DIGEST = "annealfit_sha256"
+
+
+def digest_of_bqm(header: Mapping[str, Any], rest: bytes) -> str:
+    """SHA-256 of a file of dimod's: its header without this digest, and all that follows."""
+    told = {name: value for name, value in header.items() if name != BQM_DIGEST}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode() + rest).hexdigest()
 
 
 def write_coo(problem: QuadraticProblem, file: IO[bytes]) -> None:
@@ -111,26 +133,29 @@ def write_qubo(problem: QuadraticProblem, file: IO[bytes]) -> None:
     quadratic, offset = to_qubo(problem)
     rows, columns = np.nonzero(np.triu(quadratic, 1))
     size = len(quadratic)
-    file.write(f"c {OFFSET_MARK}{json.dumps(offset)}\np qubo 0 {size} {size} {len(rows)}\n".encode())
-    for index, bias in enumerate(quadratic.diagonal()):
-        file.write(f"{index} {index} {_exact_decimals(bias)}\n".encode())
-    for row, column, coupling in zip(rows.tolist(), columns.tolist(), 2 * quadratic[rows, columns], strict=True):
-        file.write(f"{row} {column} {_exact_decimals(coupling)}\n".encode())
+
+    def lines() -> Iterator[str]:
+        yield f"p qubo 0 {size} {size} {len(rows)}"
+        for index, bias in enumerate(quadratic.diagonal()):
+            yield f"{index} {index} {_exact_decimals(bias)}"
+        for row, column, coupling in zip(rows.tolist(), columns.tolist(), 2 * quadratic[rows, columns], strict=True):
+            yield f"{row} {column} {_exact_decimals(coupling)}"
+
+    _write_sealed(file, "c", [f"c {OFFSET_MARK}{json.dumps(offset)}"], lines())
 
 
 def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """NumPy archive of the factored problem (curvature, gradient, bits, range) and its dense QUBO and offset."""
     quadratic, offset = to_qubo(problem)
-    np.savez_compressed(
-        file,
-        allow_pickle=False,
-        curvature=problem.curvature,
-        gradient=problem.gradient,
-        bits=np.int64(problem.encoding.bits),
-        range=np.float64(problem.encoding.range),
-        qubo=quadratic,
-        offset=np.float64(offset),
-    )
+    arrays: dict[str, Any] = {
+        "curvature": problem.curvature,
+        "gradient": problem.gradient,
+        "bits": np.array(problem.encoding.bits, np.int64),
+        "range": np.array(problem.encoding.range),
+        "qubo": quadratic,
+        "offset": np.array(offset),
+    }
+    np.savez_compressed(file, allow_pickle=False, **arrays, **{ARRAYS_DIGEST: np.array(digest_of_arrays(arrays))})
 
 
 FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {
@@ -142,6 +167,8 @@ FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {
 }
 WITHOUT_OFFSET = frozenset({"coo", "ising", "qubo"})  # formats whose usual readers leave the offset out
 OFFSET_MARK = "offset="
+SEAL = "annealfit sha256="  # of all lines but those that say so
+ARRAYS_DIGEST = "sha256"
 
 
 def offset_note(format: str, offset: float) -> str | None:  # noqa: A002
@@ -176,16 +203,24 @@ def write(problem: QuadraticProblem, path: str | os.PathLike[str], *, format: st
     return Path(path)
 
 
+def read_checked_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz file, held against the digest among them; 0.1.0 stored none."""
+    arrays = read_arrays(path)
+    digest = arrays.pop(ARRAYS_DIGEST, None)
+    if digest is not None and (digest.ndim or digest.item() != digest_of_arrays(arrays)):
+        raise FileFormatError(f"{os.fspath(path)} is corrupt: it does not match its digest; export it again")
+    return arrays
+
+
 def read_npz(path: str | os.PathLike[str]) -> QuadraticProblem:
     """The problem stored by `write(…, format="npz")`, bit for bit."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            encoding = Encoding(bits=int(archive["bits"]), range=float(archive["range"]))
-            return QuadraticProblem(archive["curvature"], archive["gradient"], encoding)
-    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FileFormatError(
-            f"{os.fspath(path)} is not a problem written by annealfit ({error}); export it again"
-        ) from error
+    arrays = read_checked_arrays(path)
+    missing = sorted({"bits", "range", "curvature", "gradient"} - arrays.keys())
+    if missing:
+        raise FileFormatError(f"{os.fspath(path)} is not a problem written by annealfit: it lacks {', '.join(missing)}")
+    with settings_of(Field(None, source=os.fspath(path))):
+        encoding = Encoding(bits=arrays["bits"].item(), range=arrays["range"].item())
+        return QuadraticProblem(arrays["curvature"], arrays["gradient"], encoding)
 
 
 def _write_triplets(
@@ -195,12 +230,39 @@ def _write_triplets(
     couplings: NDArray[np.float64],
     offset: float,
 ) -> None:
-    # The vartype line is dimod's.
-    file.write(f"# vartype={vartype}\n# {OFFSET_MARK}{json.dumps(offset)}\n".encode())
-    for index, bias in enumerate(linear):
-        file.write(f"{index} {index} {_exact_decimals(bias)}\n".encode())
-        for other in np.flatnonzero(couplings[index]):
-            file.write(f"{index} {other} {_exact_decimals(couplings[index, other])}\n".encode())
+    def lines() -> Iterator[str]:
+        for index, bias in enumerate(linear):
+            yield f"{index} {index} {_exact_decimals(bias)}"
+            for other in np.flatnonzero(couplings[index]):
+                yield f"{index} {other} {_exact_decimals(couplings[index, other])}"
+
+    head = [f"# vartype={vartype}", f"# {OFFSET_MARK}{json.dumps(offset)}"]  # of which the first is dimod's
+    _write_sealed(file, "#", head, lines())
+
+
+def _write_sealed(file: IO[bytes], mark: str, head: Iterable[str], lines: Iterable[str]) -> None:
+    """Lines of text with a comment after the head and one at the end, so that what is cut off at either end is missed.
+
+    The first has the digest of all other lines.
+    """
+    digest = hashlib.sha256()
+
+    def put(line: str) -> None:
+        content = f"{line}\n".encode()
+        digest.update(content)
+        file.write(content)
+
+    for line in head:
+        put(line)
+    file.write(f"{mark} {SEAL}".encode())
+    place = file.tell()
+    file.write(b"0" * 64 + b"\n")
+    for line in lines:
+        put(line)
+    file.write(f"{mark} {SEAL}above\n".encode())
+    file.seek(place)
+    file.write(digest.hexdigest().encode())
+    file.seek(0, os.SEEK_END)
 
 
 def _exact_decimals(value: float) -> str:

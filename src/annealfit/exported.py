@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.errors import FileFormatError, require
-from annealfit.export import OFFSET_MARK
+from annealfit.export import (
+    BQM_DIGEST,
+    BQM_MAGIC,
+    MAX_DENSE_VARIABLES,
+    OFFSET_MARK,
+    SEAL,
+    digest_of_bqm,
+    read_checked_arrays,
+)
+from annealfit.persistence import check_regular
 
 Dense = tuple[NDArray[np.float64], float]  # Q, symmetric with linear terms on its diagonal, and the offset
 
@@ -22,19 +34,43 @@ def read(path: str | os.PathLike[str]) -> Dense:
     The format is told by the file's content. Files of other programs are read too; without a comment that says
     otherwise their offset is 0.
     """
+    check_regular(path)
     content = Path(path).read_bytes()
     try:
         if content.startswith(b"PK"):
-            with np.load(path, allow_pickle=False) as archive:
-                return archive["qubo"], float(archive["offset"])
-        if content.startswith(b"DIMODBQM"):
-            return _read_bqm(path)
-        return _read_text(content.decode())
-    except (KeyError, ValueError, IndexError, EOFError) as error:
+            arrays = read_checked_arrays(path)
+            return _checked(arrays["qubo"], arrays["offset"].item())
+        if content.startswith(BQM_MAGIC):
+            return _checked(*_read_bqm(content))
+        _check_seal(content)
+        return _checked(*_read_text(content.decode()))
+    except FileFormatError:
+        raise
+    except (
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        EOFError,
+        OverflowError,
+        RecursionError,
+        struct.error,
+    ) as error:
         raise FileFormatError(
             f"{os.fspath(path)} is not a problem in one of the formats bqm, coo, ising, npz or qubo ({error}); "
             "export it again"
         ) from error
+
+
+def _checked(quadratic: NDArray[Any], offset: Any) -> Dense:
+    """Finite numbers, square and symmetric."""
+    if quadratic.dtype != np.float64 or quadratic.ndim != 2 or quadratic.shape[0] != quadratic.shape[1]:
+        raise ValueError(f"its matrix has the shape {quadratic.shape} and the type {quadratic.dtype}")
+    if not np.isfinite(quadratic).all() or not isinstance(offset, float) or not math.isfinite(offset):
+        raise ValueError("it holds NaN or infinity")
+    if not np.array_equal(quadratic, quadratic.T):
+        raise ValueError("its matrix is not symmetric")
+    return quadratic, offset
 
 
 def digest(dense: Dense) -> str:
@@ -52,13 +88,39 @@ def digest(dense: Dense) -> str:
     return hashlib.sha256(told.astype("<f8").tobytes()).hexdigest()
 
 
-def _read_bqm(path: str | os.PathLike[str]) -> Dense:
+def _check_seal(content: bytes) -> None:
+    """Hold a text of ours against its digest; other programs' have none, and no offset in a comment either."""
+    lines = content.splitlines(keepends=True)
+    comments = [line for line in lines if line[:1] in (b"c", b"#")]
+    seals = [line for line in comments if SEAL.encode() in line]
+    if not seals and not any(OFFSET_MARK.encode() in line for line in comments):
+        return
+    told = seals[0].partition(SEAL.encode())[2].strip().decode() if len(seals) == 2 else ""
+    if hashlib.sha256(b"".join(line for line in lines if line not in seals)).hexdigest() != told:
+        raise ValueError("it does not match its digest")
+
+
+def _read_bqm(content: bytes) -> Dense:
     dimod = require("dimod", extra="dwave", purpose="reading a bqm file")
-    with Path(path).open("rb") as file:
-        bqm = dimod.BinaryQuadraticModel.from_file(file)
+    start = len(BQM_MAGIC) + 6
+    length = int.from_bytes(content[start - 4 : start], "little")
+    header = json.loads(content[start : start + length])
+    if not isinstance(header, dict):
+        raise ValueError("its header is no mapping")
+    if BQM_DIGEST in header and header[BQM_DIGEST] != digest_of_bqm(header, content[start + length :]):
+        raise ValueError("it does not match its digest")
+    _check_shape(header.get("shape"))
+    bqm = dimod.BinaryQuadraticModel.from_file(content)
     bqm.change_vartype("BINARY", inplace=True)
     vectors = bqm.to_numpy_vectors(variable_order=sorted(bqm.variables))
     return _dense(vectors.linear_biases, *vectors.quadratic), float(bqm.offset)
+
+
+def _check_shape(shape: Any) -> None:
+    if not isinstance(shape, list) or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"its shape is {shape!r}")
+    if shape[0] > MAX_DENSE_VARIABLES:
+        raise ValueError(f"it has {shape[0]} variables, and {MAX_DENSE_VARIABLES} are the most")
 
 
 def _read_text(text: str) -> Dense:
@@ -80,13 +142,16 @@ def _read_text(text: str) -> Dense:
     on_diagonal = rows == columns
     if n_couplers is not None and n_couplers != np.count_nonzero(~on_diagonal):
         raise ValueError(f"it has {np.count_nonzero(~on_diagonal)} couplers and states {n_couplers}")
-    linear = np.zeros(max(size, int(max(rows.max(), columns.max())) + 1))
+    size = max(size, int(max(rows.max(), columns.max())) + 1)
+    if min(rows.min(), columns.min()) < 0 or size > MAX_DENSE_VARIABLES:
+        raise ValueError(f"its variables go from {min(rows.min(), columns.min())} to {size - 1}")
+    linear = np.zeros(size)
     linear[rows[on_diagonal]] = values[on_diagonal]
     couplings = rows[~on_diagonal], columns[~on_diagonal], values[~on_diagonal]
     offset = sum(float(json.loads(c.removeprefix(OFFSET_MARK))) for c in comments if c.startswith(OFFSET_MARK))
     if "vartype=SPIN" in comments:
         linear, couplings, offset = _of_spins(linear, *couplings, offset)
-    return _dense(linear, *couplings), offset
+    return _dense(linear, *couplings), float(offset)
 
 
 def _of_spins(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Self
@@ -16,11 +17,14 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from annealfit.convolution import Network
-from annealfit.errors import FileFormatError, InvalidInputError, choose
+from annealfit.errors import InvalidInputError, choose
 from annealfit.randomness import seed_of
+from annealfit.schema import Field, TensorFields, settings_of
 from annealfit.threads import blas_threads
 
 _BATCH_BYTES = 64 * 2**20  # patches of this many bytes are in memory at once
+_MOST_PIXELS = 2**26  # values of an image that a file may ask for: 8192 × 8192
+_MOST_LAYERS = 100
 _STANDARDIZATIONS = ("none", "pixels", "features")
 
 Sizes = int | Sequence[int]
@@ -133,31 +137,40 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         return tensors, manifest
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, NDArray[Any]], manifest: dict[str, Any]) -> Self:
+    def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
         """The inverse of `to_tensors`, with the stored filters instead of newly drawn ones."""
-        try:
-            n_layers = len(manifest["pool_sizes"])
-            filters = [tensors[f"filters.{layer}"] for layer in range(n_layers)]
-            features = cls(
-                n_filters=[len(layer) for layer in filters],
-                kernel_size=[layer.shape[-1] for layer in filters],
-                pool_size=manifest["pool_sizes"],
-                standardize=choose("standardize", manifest["standardize"], _STANDARDIZATIONS),
-                image_shape=tuple(manifest["image_shape"]),
-            )
-            features.image_shape_ = tuple(manifest["image_shape"])
-            features.n_features_in_ = int(np.prod(features.image_shape_))
-            features.filters_ = filters
-            features.biases_ = [tensors[f"biases.{layer}"] for layer in range(n_layers)]
+        stored, document = TensorFields.of(tensors), Field.of(manifest)
+        pools = [size.whole(minimum=1, maximum=_MOST_PIXELS) for size in document["pool_sizes"].items(_MOST_LAYERS)]
+        shape = document["image_shape"].items(3)
+        if not pools or len(shape) != 3:
+            document["image_shape"].refuse("height, width and channels, and a pool size for each layer")
+        channels = [size.whole(minimum=1, maximum=_MOST_PIXELS) for size in shape][2]
+        filters, biases = [], []
+        for layer in range(len(pools)):
+            filters.append(stored.real(f"filters.{layer}", (None, channels, None, None)))
+            channels, _, height, width = filters[-1].shape
+            if height != width or 0 in filters[-1].shape:
+                document.refuse(f"square filters in layer {layer + 1}")
+            biases.append(stored.real(f"biases.{layer}", (channels,)))
+        features = cls(
+            n_filters=[len(layer) for layer in filters],
+            kernel_size=[layer.shape[-1] for layer in filters],
+            pool_size=pools,
+            standardize=document["standardize"].one_of(_STANDARDIZATIONS),
+            image_shape=tuple(size.value for size in shape),
+        )
+        features.image_shape_ = _with_channels([size.value for size in shape])
+        features.n_features_in_ = math.prod(features.image_shape_)
+        if features.n_features_in_ > _MOST_PIXELS:
+            document["image_shape"].refuse(f"an image of at most {_MOST_PIXELS} values")
+        features.filters_, features.biases_ = filters, biases
+        with settings_of(document["image_shape"]):
             features._set_output_shape()
-            features.pixel_scaler_ = features.feature_scaler_ = None
-            if features.standardize != "none":
-                scaler = StandardScaler()
-                scaler.mean_, scaler.scale_ = tensors["mean"], tensors["scale"]
-                scaler.n_features_in_ = len(scaler.mean_)
-                setattr(features, features.standardize.removesuffix("s") + "_scaler_", scaler)
-        except (KeyError, TypeError, IndexError, ValueError) as error:
-            raise FileFormatError(f"the file does not describe features: {error}") from error
+        features.pixel_scaler_ = features.feature_scaler_ = None
+        if features.standardize != "none":
+            of_pixels = features.standardize == "pixels"
+            scaler = _stored_scaler(stored, features.n_features_in_ if of_pixels else features.n_features_out_)
+            setattr(features, features.standardize.removesuffix("s") + "_scaler_", scaler)
         return features
 
     def layers(self) -> list[tuple[int, int, int]]:
@@ -246,6 +259,13 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             # Filter by filter, as a channels-first network flattens.
             features[start : start + batch] = chunk.transpose(0, 3, 1, 2).reshape(len(chunk), -1)
         return features
+
+
+def _stored_scaler(stored: TensorFields, size: int) -> StandardScaler:
+    scaler = StandardScaler()
+    scaler.mean_, scaler.scale_ = stored.real("mean", (size,)), stored.real("scale", (size,), positive=True)
+    scaler.n_features_in_ = size
+    return scaler
 
 
 def _max_pool(images: NDArray[np.float64], size: int) -> NDArray[np.float64]:

@@ -10,11 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from annealfit.classifier import AnnealedClassifier
 from annealfit.datasets.images import ImagePreparation, read_image
+from annealfit.datasets.resizing import METHODS
 from annealfit.errors import FileFormatError
 from annealfit.features import RandomConvFeatures
 from annealfit.persistence import StrPath, read_tensors, write_tensors
+from annealfit.schema import Field
 
 _KIND = "image classifier"
+
+
+def _preparation(stored: Field | None) -> ImagePreparation:
+    """What is done to images; 0.1.0 stored nothing of it: its command line always resized by area, without colour."""
+    if stored is None:
+        return ImagePreparation()
+    return ImagePreparation(color=stored["color"].flag(), resize=stored["resize"].one_of(METHODS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,20 +55,13 @@ class ImageClassifier:
     def load(cls, path: StrPath) -> Self:
         """Read a file written by `save`; corrupt, truncated or foreign files are refused."""
         tensors, manifest = read_tensors(path, _KIND)
-
-        def part(name: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-            prefix = f"{name}."
-            own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-            return own, manifest[name]
-
-        try:
-            features = RandomConvFeatures.from_tensors(*part("features"))
-            # 0.1.0 stored no preparation: its command line always resized by area, without colour.
-            preparation = ImagePreparation(**manifest.get("preparation", {}))
-            classifier = AnnealedClassifier.from_tensors(*part("classifier"))
-            return cls(features, classifier, tuple(manifest["class_names"]), preparation)
-        except (KeyError, TypeError) as error:
-            raise FileFormatError(f"{path} does not describe an image classifier: {error}") from error
+        features = RandomConvFeatures.from_tensors(tensors.under("features."), manifest["features"])
+        classifier = AnnealedClassifier.from_tensors(tensors.under("classifier."), manifest["classifier"])
+        tensors.real("classifier.coef", (None, features.n_features_out_))  # the numbers of features agree
+        names = tuple(name.text() for name in manifest["class_names"].items())
+        if len(names) < len(classifier.classes_):
+            manifest["class_names"].refuse(f"a name for each of {len(classifier.classes_)} classes")
+        return cls(features, classifier, names, _preparation(manifest.get("preparation")))
 
     def read_image(self, path: StrPath) -> NDArray[np.float64]:
         """An image file as this model was trained on them: read, made grey and resized in the same way."""

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from annealfit import AnnealedClassifier, load_dataset
+from annealfit import AnnealedClassifier, AnnealedConvNet, load_dataset
 from annealfit.experiments.records import Store
 from annealfit.image_classifier import ImageClassifier
+from annealfit.persistence import READABLE_VERSIONS
 from annealfit.samplers import SimulatedAnnealer
 
 FOLDERS = sorted(Path(__file__).parent.glob("files-*"))
@@ -27,8 +28,17 @@ def expected(folder):
         return dict(stored)
 
 
-def test_there_are_files_of_the_first_version():
-    assert Path(__file__).parent / "files-0.1.0" in FOLDERS
+def usual(folder):
+    """The settings that a version had where none were given."""
+    if folder.name != "files-0.1.0":
+        return {"coordinates": "centred", "acceptance": "second_direction", "range_policy": "relaxation"}
+    then = {"coordinates": "raw", "acceptance": "line_search", "range_policy": "adaptive"}
+    return then | {"curvature": "bound", "update_range": 0.1, "sampler": SimulatedAnnealer()}
+
+
+def test_there_are_files_of_every_version():
+    names = {"files-0.1.0"} | {f"files-version-{version}" for version in READABLE_VERSIONS[1:]}
+    assert {folder.name for folder in FOLDERS} == names
 
 
 def test_a_classifier_of_three_classes(folder, expected):
@@ -36,7 +46,8 @@ def test_a_classifier_of_three_classes(folder, expected):
     np.testing.assert_allclose(clf.predict_proba(load_iris(return_X_y=True)[0]), expected["three_classes"], **ROUNDING)
     assert clf.classes_.tolist() == ["setosa", "versicolor", "virginica"]
     assert (clf.bits, clf.n_iter_, len(clf.history_)) == (2, 5, 5)
-    assert (clf.coordinates, clf.acceptance, clf.range_policy) == ("raw", "line_search", "adaptive")
+    names = ("coordinates", "acceptance", "range_policy")
+    assert [getattr(clf, name) for name in names] == [usual(folder)[name] for name in names]
 
 
 @pytest.mark.filterwarnings("ignore:sampler")
@@ -50,13 +61,23 @@ def test_a_classifier_of_two_classes(folder, expected):
 def test_a_checkpoint_is_resumed_where_it_stopped(folder, expected, tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     path.write_bytes((folder / "checkpoint.safetensors").read_bytes())
-    then_usual = {"curvature": "bound", "coordinates": "raw", "acceptance": "line_search"}
-    then_usual |= {"range_policy": "adaptive", "update_range": 0.1}
-    clf = AnnealedClassifier(bits=2, random_state=1, tol=0.0, max_iter=10, checkpoint=path, resume=True, **then_usual)
-    clf.set_params(sampler=SimulatedAnnealer())
+    clf = AnnealedClassifier(bits=2, random_state=1, tol=0.0, max_iter=10, checkpoint=path, resume=True)
+    clf.set_params(**usual(folder))
     clf.fit(*load_iris(return_X_y=True))
     assert [row["iteration"] for row in clf.history_] == list(range(1, 11))
     np.testing.assert_allclose(clf.coef_, expected["resumed"], **ROUNDING)
+
+
+def test_a_network_and_its_checkpoint(folder, expected, tmp_path):
+    if folder.name == "files-0.1.0":
+        pytest.skip("0.1.0 knew no networks")
+    net = AnnealedConvNet.load(folder / "network.safetensors")
+    data = load_dataset("digits", seed=42)
+    np.testing.assert_allclose(net.predict_proba(data.X_test), expected["network"], **ROUNDING)
+    path = tmp_path / "checkpoint.safetensors"
+    path.write_bytes((folder / "network-checkpoint.safetensors").read_bytes())
+    net.set_params(checkpoint=path, resume=True, max_iter=10).fit(data.X_train[:200], data.y_train[:200])
+    assert [row["iteration"] for row in net.history_] == list(range(1, 11))
 
 
 def test_an_image_classifier(folder, expected):

@@ -1,6 +1,8 @@
-"""Write a sample of every file format with the annealfit that is installed: run once per released version.
+"""Write a sample of every file format with the annealfit that is installed: run once per format version.
 
     python tests/compatibility/write_files.py tests/compatibility/files-0.1.0
+
+A folder is named by the release that wrote it, or by the format version where there was no release.
 
 What the models answer and where the training would have gone is stored beside them, in `expected.npz`.
 """
@@ -14,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_iris
 
+import annealfit
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.experiments.execute import execute
 from annealfit.experiments.records import Store
@@ -46,6 +49,11 @@ def write(folder: Path) -> None:
     model = ImageClassifier(features, head, data.class_names)
     model.save(folder / "images.safetensors")
     expected["images"] = model.predict_proba(data.X_test)
+    if hasattr(annealfit, "AnnealedConvNet"):  # from format version 2 on
+        net = annealfit.AnnealedConvNet(n_filters=2, max_iter=9, validation_fraction=0.2, random_state=42)
+        net.set_params(checkpoint=folder / "network-checkpoint.safetensors")
+        net.fit(data.X_train[:200], data.y_train[:200]).save(folder / "network.safetensors")
+        expected["network"] = net.predict_proba(data.X_test)
     record = execute(RunSpec("digits", "qubo", 42, "matched", 5, max_iter=3))
     Store(folder).save(record)
     expected["record_loss"] = np.array(record.loss)

@@ -78,7 +78,7 @@ def test_mistakes_are_named_with_their_place(tmp_path, name, content, message):
 
 def test_no_npz(tmp_path):
     (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 no zip")
-    with pytest.raises(AnnealfitError, match="not an npz file"):
+    with pytest.raises(AnnealfitError, match="not a whole npz file"):
         read_answers(tmp_path / "a.npz")
 
 

@@ -22,6 +22,7 @@ from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.problems import Problems
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import default_sampler, opened_sampler, resolve_sampler
+from annealfit.schema import Field, TensorFields
 from annealfit.threads import blas_threads
 from annealfit.training import HistoryRow, Plan, PrecisionPolicy, RangePolicy, Trainer, TrainingResult
 from annealfit.training.acceptance import Acceptance
@@ -164,9 +165,9 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         return files.to_tensors(self)
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, NDArray[Any]], manifest: dict[str, Any]) -> Self:
-        """The inverse of `to_tensors`."""
-        return files.from_tensors(cls, tensors, manifest)
+    def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
+        """The inverse of `to_tensors`; what does not describe such a classifier is refused."""
+        return files.from_tensors(cls, TensorFields.of(tensors), Field.of(manifest))
 
     def _keep(self, data: TrainingData, result: TrainingResult) -> None:
         """Take over what was learnt: all of it at once, so that a fit that fails leaves nothing half fitted."""

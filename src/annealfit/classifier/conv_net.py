@@ -18,13 +18,14 @@ from annealfit.classifier.estimator import AnnealedClassifier
 from annealfit.classifier.start import check_warm_start, initial_weights
 from annealfit.convolution import Images, join_filters, shifts_within, split_filters
 from annealfit.coordinates import Coordinates, RawCoordinates
-from annealfit.errors import FileFormatError, InvalidInputError, check_number, choose_or_own
+from annealfit.errors import InvalidInputError, check_number, choose_or_own
 from annealfit.features import RandomConvFeatures, Sizes
 from annealfit.objectives import FILTER_CURVATURES, ConvNet, Curvature
 from annealfit.objectives.conv_net import HEAD, FrozenNet, layer_name
 from annealfit.persistence import StrPath
 from annealfit.rows import Rows
 from annealfit.samplers import Sampler
+from annealfit.schema import Field, TensorFields
 from annealfit.training import DAMPINGS, DampingPolicy, FixedDamping, Plan, PrecisionPolicy, RangePolicy
 from annealfit.training.acceptance import Acceptance
 from annealfit.training.initialization import Initialization
@@ -342,16 +343,12 @@ class AnnealedConvNet(AnnealedEstimator):
         return {**tensors, **{f"features.{name}": tensor for name, tensor in of_features.items()}}, manifest
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, NDArray[Any]], manifest: dict[str, Any]) -> Self:
+    def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
         """The inverse of `to_tensors`."""
-        net = super().from_tensors(tensors, manifest)
-        own = {name.removeprefix("features."): tensor for name, tensor in tensors.items()}
-        try:
-            net.features_ = RandomConvFeatures.from_tensors(own, manifest["features"])
-            if net.features_.n_features_out_ != net.coef_.shape[1]:
-                raise ValueError("the numbers of features disagree")
-        except (KeyError, ValueError) as error:
-            raise FileFormatError(f"the file does not describe a network: {error}") from error
+        fields, document = TensorFields.of(tensors), Field.of(manifest)
+        net = super().from_tensors(fields, document)
+        net.features_ = RandomConvFeatures.from_tensors(fields.under("features."), document["features"])
+        fields.real("coef", (None, net.features_.n_features_out_))  # the numbers of features agree
         net.n_features_in_ = net.features_.n_features_in_
         return net
 

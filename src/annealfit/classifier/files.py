@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from annealfit.classifier.settings import RUN_PARAMETERS
 from annealfit.description import describe, is_plain
-from annealfit.errors import AnnealfitError, FileFormatError, InvalidInputError
+from annealfit.errors import AnnealfitError, InvalidInputError
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import restore_sampler
+from annealfit.schema import Field, TensorFields, settings_of
+from annealfit.training import HistoryRow
 
 if TYPE_CHECKING:
     from annealfit.classifier.base import AnnealedEstimator
 
+Estimator = TypeVar("Estimator", bound="AnnealedEstimator")
 Tensors = dict[str, NDArray[Any]]
 Manifest = dict[str, Any]
 
@@ -46,36 +50,62 @@ def to_tensors(estimator: AnnealedEstimator) -> tuple[Tensors, Manifest]:
     return {"coef": estimator.coef_, "intercept": estimator.intercept_}, manifest
 
 
-def from_tensors(kind: type[AnnealedEstimator], tensors: Tensors, manifest: Manifest) -> AnnealedEstimator:
+def from_tensors(kind: type[Estimator], tensors: TensorFields, manifest: Field) -> Estimator:
     """The inverse of `to_tensors`, also for what 0.1.0 wrote."""
-    try:
-        parameters = {"coordinates": "raw", **manifest["parameters"]}  # 0.1.0 knew no other, and stored none
-        if manifest.get("class_weight") is not None:
-            parameters["class_weight"] = _weights_of_labels(manifest["class_weight"])
-        estimator = kind(**parameters)
-        estimator.classes_ = _labels_from_json(manifest["classes"])
-        estimator.coef_, estimator.intercept_ = _outputs(tensors["coef"], tensors["intercept"], len(estimator.classes_))
-        estimator.n_features_in_ = estimator.coef_.shape[1]
-        if manifest["feature_names"]:
-            estimator.feature_names_in_ = np.array(manifest["feature_names"], dtype=object)
-        estimator.n_iter_ = manifest["n_iter"]
-        if manifest.get("best_iteration") is not None:
-            estimator.best_iteration_ = manifest["best_iteration"]
-        estimator.stop_reason_ = manifest["stop_reason"]
-        gap = manifest["optimality_gap"]
-        estimator.optimality_gap_ = np.inf if gap is None else float(gap)
-        estimator.history_ = manifest["history"]
-        not_stored = dict(manifest["not_stored"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"the file does not describe a classifier: {error}") from error
+    estimator = _with_settings(kind, manifest)
+    estimator.classes_ = _labels_from_json(manifest["classes"])
+    estimator.coef_, estimator.intercept_ = _outputs(tensors, len(estimator.classes_))
+    estimator.n_features_in_ = estimator.coef_.shape[1]
+    names = [name.text() for name in manifest["feature_names"].items()]
+    if names:
+        if len(names) != estimator.n_features_in_:
+            manifest["feature_names"].refuse(f"{estimator.n_features_in_} names")
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    estimator.history_ = cast(list[HistoryRow], [_row(row) for row in manifest["history"].items()])
+    estimator.n_iter_ = manifest["n_iter"].whole(minimum=0)
+    if len(estimator.history_) != estimator.n_iter_:
+        manifest["n_iter"].refuse(f"{len(estimator.history_)}, the rows of the history")
+    best = manifest.get("best_iteration")
+    if best is not None:
+        estimator.best_iteration_ = best.whole(minimum=0, maximum=estimator.n_iter_)
+    estimator.stop_reason_ = manifest["stop_reason"].text()
+    gap = manifest.get("optimality_gap")
+    estimator.optimality_gap_ = np.inf if gap is None else gap.number(minimum=0)
+    not_stored = {name: text.text() for name, text in manifest["not_stored"].entries().items()}
     estimator.sampler = _restored_sampler(manifest.get("sampler"), not_stored)
     for name, value in not_stored.items():
         warnings.warn(
             f"{name}={value} is not part of a model file; the loaded classifier has {name}="
-            f"{getattr(estimator, name)!r} (predictions need none, but set it before fitting again)",
+            f"{getattr(estimator, name, None)!r} (predictions need none, but set it before fitting again)",
             stacklevel=4,
         )
     return estimator
+
+
+def _with_settings(kind: type[Estimator], manifest: Field) -> Estimator:
+    """An estimator with the stored settings, each known and within its bounds."""
+    known = set(kind().get_params(deep=False)) - RUN_PARAMETERS
+    parameters: dict[str, Any] = {"coordinates": "raw"}  # 0.1.0 knew no other, and stored none
+    for name, field in manifest["parameters"].entries().items():
+        if name not in known:
+            field.refuse(f"no such setting: {kind.__name__} has none of this name")
+        listed = isinstance(field.value, list)
+        parameters[name] = [item.scalar() for item in field.items()] if listed else field.scalar()
+    if manifest.get("class_weight") is not None:
+        parameters["class_weight"] = _weights_of_labels(manifest["class_weight"])
+    with settings_of(manifest["parameters"]):
+        estimator = kind(**parameters)
+        estimator._plan(seed=0)
+    return estimator
+
+
+def _row(field: Field) -> dict[str, Any]:
+    """A row of the history. What a sampler added to it may be anything that JSON has a word for."""
+    row = field.entries()
+    for name in ("loss", "accuracy"):
+        if name in row:
+            row[name].number()
+    return {name: value.value if isinstance(value.value, float) else value.scalar() for name, value in row.items()}
 
 
 def _is_stored(value: Any) -> bool:
@@ -83,24 +113,25 @@ def _is_stored(value: Any) -> bool:
     return is_plain(value) or (isinstance(value, list | tuple) and all(map(is_plain, value)))
 
 
-def _restored_sampler(description: Any, not_stored: dict[str, str]) -> Sampler | str | None:
+def _restored_sampler(field: Field | None, not_stored: dict[str, str]) -> Sampler | str | None:
     """The sampler that was described; one that cannot be made again is added to what is not stored."""
-    if description is None or isinstance(description, str):
-        return description
+    if field is None or isinstance(field.value, str):
+        return None if field is None else field.text()
+    field.entries()  # a mapping
     try:
-        return restore_sampler(description)
+        with settings_of(field):
+            return restore_sampler(field.value)
     except AnnealfitError as error:
-        not_stored["sampler"] = f"{description} ({error})"
+        not_stored["sampler"] = f"{field.value} ({error})"
         return None
 
 
-def _outputs(
-    coef: NDArray[np.float64], intercept: NDArray[np.float64], n_classes: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _outputs(tensors: TensorFields, n_classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Weights and biases, one row per output; two classes have one output, where 0.1.0 had two."""
-    if intercept.shape != (len(coef),) or len(coef) not in ({1, 2} if n_classes == 2 else {n_classes}):
-        raise ValueError("the numbers of classes disagree")
-    if n_classes == 2 and len(coef) == 2:
+    coef = tensors.real("coef", (None, None))
+    n_outputs = n_classes if n_classes > 2 or len(coef) == 2 else 1
+    coef, intercept = tensors.real("coef", (n_outputs, None)), tensors.real("intercept", (n_outputs,))
+    if n_classes == 2 and n_outputs == 2:
         return coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     return coef, intercept
 
@@ -114,8 +145,13 @@ def _labelled_weights(class_weight: Any) -> Any:
     )
 
 
-def _weights_of_labels(stored: Any) -> Any:
-    return stored if isinstance(stored, str) else dict(stored)
+def _weights_of_labels(stored: Field) -> Any:
+    if isinstance(stored.value, str):
+        return stored.one_of(("balanced",))
+    pairs = [pair.items() for pair in stored.items()]
+    if not all(len(pair) == 2 for pair in pairs):
+        stored.refuse("pairs of a label and its weight")
+    return {label.scalar(): weight.number(minimum=0) for label, weight in pairs}
 
 
 def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
@@ -130,5 +166,17 @@ def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
     return {"dtype": "object" if labels.dtype == object else labels.dtype.str, "values": values}
 
 
-def _labels_from_json(stored: dict[str, Any]) -> NDArray[Any]:
-    return np.array(stored["values"], dtype=stored["dtype"])
+def _labels_from_json(stored: Field) -> NDArray[Any]:
+    """The labels: at least two, all different, of the type that they had."""
+    values = [label.scalar() for label in stored["values"].items()]
+    dtype = stored["dtype"].text(longest=16)
+    with settings_of(stored):
+        if not _LABEL_TYPE.fullmatch(dtype):
+            stored["dtype"].refuse("the type of numbers or texts")
+        labels = np.array(values, dtype=dtype)
+    if labels.ndim != 1 or len(labels) < 2 or labels.tolist() != values or len(set(values)) < len(values):
+        stored["values"].refuse(f"two or more different labels of the type {dtype}")
+    return labels
+
+
+_LABEL_TYPE = re.compile(r"object|[<>=|]?([biuf][1248]|U\d{1,7})")

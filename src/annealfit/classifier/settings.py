@@ -98,10 +98,11 @@ def upgrade_settings(estimator: AnnealedEstimator, sampler: Sampler) -> Callable
             for name, value in usual.items()
             if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS and name not in stored
         }
-        same = stored["sampler"] == repr(sampler) or (stored["sampler"] is None and sampler == SimulatedAnnealer())
+        was = stored.get("sampler")
+        same = was == repr(sampler) or (was is None and sampler == SimulatedAnnealer())
         described = without_neutral(sampler.describe())
         unknown_then["validation data"] = None
-        return {**unknown_then, **stored, "sampler": described if same else stored["sampler"]}
+        return {**unknown_then, **stored, "sampler": described if same else was}
 
     return upgrade
 

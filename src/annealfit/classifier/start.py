@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from annealfit.classifier.data import TrainingData
 from annealfit.classifier.settings import initialization_of, training_settings, upgrade_settings
-from annealfit.errors import CheckpointError, InvalidInputError
+from annealfit.errors import CheckpointError, FileFormatError, InvalidInputError
+from annealfit.locks import remove_leftovers
 from annealfit.metric import as_real
 from annealfit.objectives import ONLY, LinearHead
 from annealfit.randomness import seed_of
 from annealfit.training import Checkpoint, HistoryRow, Trainer, TrainingState
-from annealfit.training.checkpoint import checkpoint_file, is_folder, stored_settings
+from annealfit.training.checkpoint import checkpoint_file, is_folder, stored_seed
 
 if TYPE_CHECKING:
     from annealfit.classifier.base import AnnealedEstimator
@@ -47,7 +48,7 @@ def seed_of_training(estimator: AnnealedEstimator) -> int:
                 "by which the training's own file is found"
             )
         if Path(given).exists():
-            return int(stored_settings(Path(given))["random_state"])
+            return stored_seed(Path(given))
     return seed_of(estimator.random_state)
 
 
@@ -76,6 +77,7 @@ def start_of_training(estimator: AnnealedEstimator, trainer: Trainer, data: Trai
         raise CheckpointError(
             f"{path} exists; pass resume=True to continue it, remove it to start anew, or name {other}"
         )
+    remove_leftovers(path.parent)
     resumed, history = checkpoint.load()
     stored, wanted = (_shapes(some.all_weights) for some in (resumed, state))
     if stored != wanted:
@@ -83,6 +85,9 @@ def start_of_training(estimator: AnnealedEstimator, trainer: Trainer, data: Trai
             f"{path} holds weights of shape {stored}, and this version trains {wanted}: "
             "0.1.0 had two outputs for two classes; start anew with another checkpoint path"
         )
+    began, begins = resumed.parts[state.part].ranges, state.own.ranges
+    if began is not None and begins is not None and began.shape != begins.shape:
+        raise FileFormatError(f"{path}: its tensor ranges has the shape {began.shape}; expected {begins.shape}")
     return resumed, history, checkpoint
 
 

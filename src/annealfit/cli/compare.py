@@ -105,7 +105,7 @@ def compare(
 
       annealfit compare-samplers digits --coordinates centred --samplers native,native:num_sweeps=1000 -o runs/sweeps
     """
-    from annealfit.cli.comparison_files import describe_comparison, open_comparison_folder, save_comparison
+    from annealfit.cli.comparison_files import describe_comparison, opened_comparison_folder, save_comparison
     from annealfit.cli.comparison_tables import print_comparison
     from annealfit.experiments import sampler_study
     from annealfit.experiments.solving import with_reads
@@ -119,7 +119,7 @@ def compare(
     made, skipped = _make_samplers(samplers, seed, classifier.sampler)
     solving = {name: made[name] if "num_reads" in name else with_reads(made[name], reads) for name in made}
     if out is not None:
-        open_comparison_folder(out)
+        context.with_resource(opened_comparison_folder(out))
     solves = len(bases) * len(every_bits) * ((repeats + 1) * (2 if late else 1) + iterations)
     with _opened(made), _progress(list(made), solves) as on_solve:
         found = sampler_study.compare_samplers(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from annealfit.experiments import Record, store
 from annealfit.experiments.sampler_study import Comparison, TrainingRow
 from annealfit.experiments.solving import ProblemSet
 from annealfit.export import write
+from annealfit.locks import remove_leftovers, working_in
 from annealfit.persistence import write_json
 from annealfit.report import sampler_figure, success_figure
 
@@ -80,11 +83,14 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def open_comparison_folder(folder: Path) -> None:
-    """Make the folder; one that cannot be made fails before the work, not after it."""
-    if (folder / COMPARISON_FILE).exists():
-        raise InvalidInputError(f"{folder} holds a comparison already; name another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def opened_comparison_folder(folder: Path) -> Iterator[None]:
+    """Have the folder to oneself; one that cannot be made fails before the work, not after it."""
+    with working_in(folder):
+        if (folder / COMPARISON_FILE).exists():
+            raise InvalidInputError(f"{folder} holds a comparison already; name another folder with --out")
+        remove_leftovers(folder / "problems")
+        yield
 
 
 def save_comparison(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:

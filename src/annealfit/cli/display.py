@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
@@ -31,8 +33,17 @@ errors = Console(stderr=True, highlight=False)
 
 
 def plain(text: str) -> str:
-    """The text with its brackets shown as they are: rich's markup is ours to write, not the message's."""
-    return text.replace("[", "\\[")
+    r"""The text as it is: rich's markup and the terminal's control sequences are ours to write, not the message's.
+
+    >>> plain("[bold] \x1b[31m")
+    '\\[bold] \\x1b[31m'
+    """
+    visible = "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSEEN else repr(c)[1:-1] for c in text)
+    return escape(visible)
+
+
+# Control characters, among them the ones that terminals obey, writing directions, halves of characters.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs"})
 
 
 def make_table(title: str | None = None) -> Table:

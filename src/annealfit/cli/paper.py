@@ -70,7 +70,11 @@ def reproduce(
     for note in _check_data(sorted({spec.dataset for spec in specs}), download):
         errors.print(plain(note), soft_wrap=True)
     started = time.perf_counter()
-    tally, records = _run(specs, Store(out), on_this_machine(jobs) if dask is None else on_dask(dask))
+    try:
+        tally, records = _run(specs, Store(out), on_this_machine(jobs) if dask is None else on_dask(dask))
+    except KeyboardInterrupt:
+        errors.print(plain(f"Interrupted. Finished runs are stored in {out}: start it again to go on."), soft_wrap=True)
+        raise typer.Exit(130) from None
     seconds = time.perf_counter() - started
     failed = {record.run.id: record.error for record in records if record.error}
     if as_json:
@@ -80,11 +84,8 @@ def reproduce(
         for table in report_tables.all_tables(records):
             if table.name in {shown for asked in tables or paper.TABLES for shown in _SHOWN_WITH[asked]}:
                 console.print(_paper_table(table))
-        console.print(
-            f"{len(specs)} runs: {tally.already} were there, {tally.done} done now in {seconds:.1f} s, "
-            f"{tally.failed} failed. Records: {out}",
-            soft_wrap=True,
-        )
+        done = f"{tally.already} were there, {tally.done} done now in {seconds:.1f} s, {tally.failed} failed"
+        console.print(plain(f"{len(specs)} runs: {done}. Records: {out}"), soft_wrap=True)
     for name, error in failed.items():
         errors.print(plain(f"failed: {name}: {error}"), soft_wrap=True)
     if failed:
@@ -128,7 +129,11 @@ def report(
     """
     from annealfit.report import html
 
-    paths = [str(path) for path in html.write_report(folder, out, assets_dir=tables)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        paths = [str(path) for path in html.write_report(folder, out, assets_dir=tables)]
+    for warning in caught:  # records that are not whole
+        errors.print(plain(f"note: {warning.message}"), soft_wrap=True)
     if as_json:
         typer.echo(json.dumps({"files": paths}, indent=2, ensure_ascii=False))
         return

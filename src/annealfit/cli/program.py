@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -20,13 +21,26 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the program; errors of ours become one clear line and exit code 2."""
+    """Run the program; errors of ours, and what the system cannot give, become one clear line and exit code 2."""
+    for name in ("SIGTERM", "SIGHUP"):  # asked to end, by a batch system say: as with Ctrl-C, what was learnt is kept
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _interrupt)
     try:
         app(standalone_mode=True)
     except (AnnealfitError, ValueError) as error:
         _fail(str(error))
+    except MemoryError as error:
+        _fail(f"there is not enough memory ({error}); use fewer images, features or bits" if str(error) else _NO_MEMORY)
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+
+
+_NO_MEMORY = "there is not enough memory; use fewer images, features or bits"
+
+
+def _interrupt(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends at once
+    raise KeyboardInterrupt
 
 
 def _fail(message: str) -> None:

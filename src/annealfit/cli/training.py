@@ -102,19 +102,19 @@ def train(
         plan = used.preflight(classifier.problems(prepared.X_train, prepared.dataset.y_train))
         if plan is not None:
             errors.print(plain(describe_plan(plan, classifier.max_iter)), soft_wrap=True)
-        store.open_run_folder(folder, config, resume=resume)
-        classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
-        try:
-            with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
-                run = experiments.run_training(prepared, classifier, [on_iteration])
-            store.save_run(run, folder, config, history_format=history)
-        except KeyboardInterrupt:  # before or after the iterations: during them, what was learnt is kept
-            if (folder / store.CHECKPOINT_FILE).exists():
-                errors.print(plain(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}"))
-            else:
-                errors.print("Interrupted before the first iteration: there is nothing to resume; start it again.")
-            raise typer.Exit(130) from None
+        with store.opened_run_folder(folder, config, resume=resume):
+            classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
+            try:
+                with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
+                    run = experiments.run_training(prepared, classifier, [on_iteration])
+                store.save_run(run, folder, config, history_format=history)
+            except KeyboardInterrupt:  # before or after the iterations: during them, what was learnt is kept
+                if (folder / store.CHECKPOINT_FILE).exists():
+                    errors.print(plain(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}"))
+                else:
+                    errors.print("Interrupted before the first iteration: there is nothing to resume; start it again.")
+                raise typer.Exit(130) from None
     notes = _draw(run, folder) if plots else []
     _tell(run, folder, again, notes, as_json=as_json)
 
@@ -243,21 +243,20 @@ def _tell(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_js
         console.print(_comparison_table(run))
         for note in notes:
             console.print(plain(note), soft_wrap=True)
-        console.print(f"Run folder: {folder}", soft_wrap=True)
+        console.print(plain(f"Run folder: {folder}"), soft_wrap=True)
     if interrupted:
         raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
 
 
 def _comparison_table(run: TrainingRun) -> Table:
-    table = make_table(
-        f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
-    )
+    counts = f"{len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
+    table = make_table(plain(f"{run.dataset.name}: {counts}"))
     table.add_column("method", no_wrap=True)
     for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
         table.add_column(heading, justify="right", no_wrap=True)
     for record in run.records:
         table.add_row(
-            record.method,
+            plain(record.method),
             *(f"{100 * value:.1f}" for value in (record.train["accuracy"], *record.test.values())),
             f"{record.loss:.4f}",
             f"{record.seconds:.2f}",

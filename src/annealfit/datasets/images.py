@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from annealfit.datasets import resizing
 from annealfit.datasets.errors import CorruptFileError
 from annealfit.errors import FileFormatError, choose, require
-from annealfit.persistence import StrPath
+from annealfit.persistence import StrPath, check_regular
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ def read_image(path: StrPath) -> NDArray[np.float64]:
     """An image (H, W, 3) in [0, 1], upright; what is transparent becomes white, the colour of paper."""
     pillow = require("PIL.Image", extra="images", purpose="reading image files")
     orient = require("PIL.ImageOps", extra="images", purpose="reading image files").exif_transpose
+    check_regular(path)  # which a pipe among images is not: reading it would wait for ever
     try:
         with pillow.open(path) as file:
             image, kind = orient(file), file.format

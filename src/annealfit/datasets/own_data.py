@@ -8,15 +8,14 @@ npz with X_train, y_train, X_test, y_test         parts as given
 
 from __future__ import annotations
 
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.array_files import read_arrays
 from annealfit.datasets.errors import CorruptFileError
 from annealfit.datasets.images import read_image
 from annealfit.datasets.parts import Part, Parts, array_part
@@ -87,7 +86,10 @@ def _folder_part(path: Path, class_names: tuple[str, ...]) -> Part:
 
 
 def _read_npz(path: Path) -> Parts:
-    arrays = _npz_arrays(path)
+    try:
+        arrays = read_arrays(path)
+    except FileFormatError as error:
+        raise CorruptFileError(str(error)) from error
     if set(_PART_NAMES) <= arrays.keys():
         X_train, y_train, X_test, y_test = (arrays[name] for name in _PART_NAMES)
         classes = np.unique(_check_labels(path, "y_train", y_train))
@@ -112,19 +114,6 @@ def _read_npz(path: Path) -> Parts:
     if len(classes) < 2:
         raise InvalidInputError(f"{path} has {len(classes)} class; at least 2 are needed")
     return Parts(train, test, tuple(str(name) for name in classes.tolist()))
-
-
-def _npz_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, zlib.error, EOFError, AttributeError, TypeError) as error:
-        raise CorruptFileError(f"{path} is not a whole npz file: {error}; save it again with numpy.savez") from error
-    except ValueError as error:  # NumPy's refusal of objects, or a damaged header
-        raise CorruptFileError(
-            f"{path} holds Python objects or is damaged ({error}); objects are never unpickled: "
-            f"save arrays of numbers or strings with numpy.savez"
-        ) from error
 
 
 def _check_labels(path: Path, name: str, labels: NDArray[Any]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from annealfit.experiments.records import Record
 from annealfit.experiments.spec import CLASSICAL, OPTIMUM, RunSpec
 from annealfit.features import RandomConvFeatures
 from annealfit.threads import blas_threads
+from annealfit.training.loop import is_interrupt
 
 REGULARIZATION = 1e-3  # the paper's λ, for every method
 
@@ -30,6 +31,8 @@ def execute(spec: RunSpec, data_dir: str | None = None) -> Record:
             prepared = _prepare(spec.dataset, spec.seed, data_dir)
             return measure(prepared, spec.label, _fit(spec, prepared), spec)
     except Exception as error:
+        if is_interrupt(error):  # not a fault of the run
+            raise KeyboardInterrupt from error
         return Record(spec.label, spec, error=f"{type(error).__name__}: {error}", environment=environment())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from annealfit.errors import FileFormatError
 from annealfit.experiments.spec import RunSpec
+from annealfit.locks import remove_leftovers
 from annealfit.persistence import read_tensors, write_tensors
+from annealfit.schema import Field, TensorFields
 
 _KIND = "run record"
 _FOLDER = "records"
@@ -107,31 +110,86 @@ class Store:
         return record is not None and record.error is None
 
     def records(self) -> list[Record]:
-        """All whole records, in the order of their ids."""
-        return [self.read(path) for path in sorted((self.folder / _FOLDER).glob("*.safetensors"))]
+        """All whole records, in the order of their ids; of each other file a warning says what is wrong with it."""
+        return self._whole(sorted((self.folder / _FOLDER).glob("*.safetensors")))
 
     def of(self, specs: Iterable[RunSpec]) -> list[Record]:
-        """The records of these runs that exist, in the order of the specs."""
-        return [record for spec in specs if (record := self.load(spec)) is not None]
+        """The whole records of these runs that exist, in the order of the specs."""
+        return self._whole(path for path in map(self.path, specs) if path.exists())
+
+    def _whole(self, paths: Iterable[Path]) -> list[Record]:
+        found = []
+        for path in paths:
+            try:
+                found.append(self.read(path))
+            except FileFormatError as error:
+                warnings.warn(f"left out: {error}", stacklevel=3)
+        return found
+
+    def remove_leftovers(self) -> None:
+        """Remove records that a process was writing when it was killed."""
+        remove_leftovers(self.folder / _FOLDER)
 
     def read(self, path: Path) -> Record:
-        """The record in a file; a damaged or foreign one is refused."""
+        """The record in a file; a damaged or foreign one, or that of another run than its name says, is refused."""
         tensors, manifest = read_tensors(path, _KIND)
-        try:
-            fields: dict[str, Any] = {name: manifest[name] for name in _VALUES if name in manifest}
-            fields |= {name: tensors[name] for name in _ARRAYS}
-            fields["spec"] = spec = RunSpec.from_json(manifest["spec"])
-            fields.setdefault("method", spec.label)  # which 0.1.0 left to the spec
-            fields["history"] = {name: tensors[_HISTORY + name] for name in manifest["columns"]}
-            fields["history"] |= {name: np.array(column) for name, column in manifest.get("texts", {}).items()}
-            fields["class_names"] = tuple(manifest["class_names"])
-            return Record(**fields)
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileFormatError(f"{path} is not a run record: {error}") from error
+        spec = RunSpec.from_json(manifest["spec"])
+        if path.stem != spec.id:
+            raise FileFormatError(
+                f"{path} is the record of another run, {spec.id}; remove it, or give it its name back"
+            )
+        return _read_record(spec, tensors, manifest)
 
 
+_FIGURES = ("loss", "cross_entropy", "seconds")
 _ARRAYS = ("confusion", "sample_images", "sample_labels", "sample_probabilities")
-_VALUES = (
-    *("method", "error", "class_names", "loss", "cross_entropy", "seconds", "stop_reason"),
-    *("train", "test", "environment"),
-)
+_VALUES = ("method", "error", "class_names", *_FIGURES, "stop_reason", "train", "test", "environment")
+
+
+def _read_record(spec: RunSpec, tensors: TensorFields, manifest: Field) -> Record:
+    """A record of a run that failed has no figures; one of a run that did not has them all, finite."""
+    error, method = manifest.get("error"), manifest.get("method")
+    names = tuple(name.text() for name in manifest["class_names"].items())
+    done, count = error is None, len(names)
+    samples = tensors.whole("sample_labels", (None,), maximum=max(count - 1, 0))
+    pixels = tensors.tensors["sample_images"].shape[1:] if "sample_images" in tensors else ()
+    return Record(
+        method=spec.label if method is None else method.text(),  # which 0.1.0 left to the spec
+        spec=spec,
+        error=None if error is None else error.text(),
+        class_names=names,
+        **{name: manifest[name].number(finite=done) for name in _FIGURES},
+        stop_reason=manifest["stop_reason"].text() if manifest.get("stop_reason") else "",
+        train=_metrics(manifest["train"], done),
+        test=_metrics(manifest["test"], done),
+        confusion=tensors.whole("confusion", (count, count)),
+        history=_read_columns(tensors, manifest),
+        sample_images=tensors.real("sample_images", (len(samples), *pixels)),
+        sample_labels=samples,
+        sample_probabilities=tensors.real("sample_probabilities", (len(samples), count)),
+        environment={name: value.text() for name, value in manifest["environment"].entries().items()},
+    )
+
+
+def _metrics(field: Field, done: bool) -> dict[str, float]:
+    found = {name: value.number(minimum=-1, maximum=1) for name, value in field.entries().items()}
+    if done and "accuracy" not in found:
+        field.refuse("the metrics of a run that did not fail")
+    return found
+
+
+def _read_columns(tensors: TensorFields, manifest: Field) -> dict[str, NDArray[Any]]:
+    """The history by column: all of one length; texts are in the manifest, numbers are tensors."""
+    names = [name.text() for name in manifest["columns"].items()]
+    shapes = [tensors.tensors[_HISTORY + name].shape for name in names if _HISTORY + name in tensors]
+    length = shapes[0][0] if shapes and shapes[0] else 0
+    columns = {name: tensors.column(_HISTORY + name, length) for name in names}
+    if "loss" in columns:
+        tensors.real(_HISTORY + "loss", (length,))
+    texts = manifest.get("texts")
+    for name, found in {} if texts is None else texts.entries().items():
+        column = [text.text() for text in found.items()]
+        if len(column) != length:
+            found.refuse(f"{length} texts")
+        columns[name] = np.array(column)
+    return columns

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from annealfit.errors import InvalidInputError, choose
+from annealfit.schema import Field, settings_of
 
 if TYPE_CHECKING:
     from annealfit.classifier import AnnealedClassifier
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 RUN_PRESETS = ("literal", "matched", "annealfit")
 CLASSICAL = "classical"  # the paper's SGD
 OPTIMUM = "optimum"  # logistic regression at the same λ
+METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo")
+_LONGEST_NAME = 64  # characters of a data set's name in that of a file
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class RunSpec:
     step: float | None = None
 
     def __post_init__(self) -> None:
-        choose("method", self.method, (CLASSICAL, OPTIMUM, "qubo"))
+        choose("method", self.method, METHODS_OF_RUNS)
         if self.method == "qubo":
             choose("preset", self.preset, RUN_PRESETS)
             if self.bits is None:
@@ -56,16 +60,29 @@ class RunSpec:
         """Readable at the front, unique by a digest of all fields at the end."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
         preset = f"-{self.preset}" if self.preset else ""
-        return f"{self.dataset}-{self.label}{preset}-seed{self.seed}-{digest}"
+        # The name of a file: of a path only what is safe in any folder is left, and the digest still tells all apart.
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.dataset)[:_LONGEST_NAME]
+        return f"{name}-{self.label}{preset}-seed{self.seed}-{digest}"
 
     def to_json(self) -> dict[str, Any]:
         """The fields that are set; a field added later with the default None does not change old ids."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        return cls(**fields)
+    def from_json(cls, fields: Any) -> Self:
+        """The inverse of `to_json`, for what a file holds, too."""
+        found = Field.of(fields)
+        for name, field in found.entries().items():
+            if name not in cls.__dataclass_fields__:
+                field.refuse("no such setting of a run")
+            if name in ("dataset", "method", "preset"):
+                field.text()
+            elif name in ("update_range", "step"):
+                field.number(minimum=0)
+            else:
+                field.whole(minimum=0 if name == "seed" else 1)
+        with settings_of(found):
+            return cls(**{name: field.value for name, field in found.entries().items()})
 
     def classifier(self) -> AnnealedClassifier:
         """The classifier of a QUBO run."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from annealfit.errors import InvalidInputError, choose, require
+from annealfit.locks import remove_leftovers, working_in
 from annealfit.persistence import replacing, write_json
 
 if TYPE_CHECKING:
@@ -17,21 +20,25 @@ if TYPE_CHECKING:
 MODEL_FILE = "model.safetensors"
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CONFIG_FILE = "config.json"
+DIGESTS_FILE = "SHA256SUMS"
 HISTORY_FORMATS = ("csv", "parquet")
 
 
-def open_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) -> None:
-    """Make the folder and note the configuration; a folder that holds a run already is only resumed.
+@contextmanager
+def opened_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+    """Have the folder to oneself and note the configuration; a folder that holds a run already is only resumed.
 
     The configuration of a run that is resumed stays until the run is saved again: it may yet be refused.
     """
-    if resume:
-        return
-    if any((folder / name).exists() for name in (CHECKPOINT_FILE, MODEL_FILE)):
-        raise InvalidInputError(
-            f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
-        )
-    write_json(folder / CONFIG_FILE, config)
+    with working_in(folder):
+        if not resume:
+            if any((folder / name).exists() for name in (CHECKPOINT_FILE, MODEL_FILE)):
+                raise InvalidInputError(
+                    f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
+                )
+            write_json(folder / CONFIG_FILE, config)
+        remove_leftovers(folder / "samples")
+        yield
 
 
 def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, history_format: str = "csv") -> None:
@@ -55,6 +62,14 @@ def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, histo
         },
     )
     run.model.save(folder / MODEL_FILE)
+    _write_digests(folder, (CONFIG_FILE, MODEL_FILE, "metrics.json", f"history.{history_format}"))
+
+
+def _write_digests(folder: Path, names: Sequence[str]) -> None:
+    """The files' SHA-256 in the format of `sha256sum --check`, so that a copy of a run can be told from the run."""
+    with replacing(folder / DIGESTS_FILE) as file:
+        for name in names:
+            file.write(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n".encode())
 
 
 def write_table(rows: list[dict[str, Any]], path: Path) -> None:

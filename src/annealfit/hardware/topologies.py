@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 
 from annealfit.errors import FileFormatError, InvalidInputError, check_number, choose, require
 from annealfit.hardware.chip import EXTRA, Chip
+from annealfit.persistence import check_regular
 
 if TYPE_CHECKING:
     import networkx
@@ -84,13 +85,37 @@ def read_chip(path: str | os.PathLike[str]) -> Chip:
 
 def read_properties(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     """A solver's properties from a JSON file: `json.dump(DWaveSampler().properties, file)` writes one."""
+    check_regular(path)
     try:
         properties = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{os.fspath(path)} is not a JSON file of solver properties: {error}") from error
     if not isinstance(properties, Mapping):
         raise FileFormatError(f"{os.fspath(path)} holds no mapping of solver properties")
     return properties
+
+
+# Qubits of an ideal chip by its shape; what is left out has its usual value.
+_QUBITS: dict[str, Callable[..., int]] = {
+    "pegasus": lambda m: 24 * m * (m - 1),
+    "zephyr": lambda m, t=4: 4 * t * m * (2 * m + 1),
+    "chimera": lambda m, n=None, t=4: 2 * m * (n or m) * t,
+}
+MOST_QUBITS = 100_000  # ten times the largest chip announced
+
+
+def _check_shape(family: str, shape: tuple[int, ...]) -> None:
+    """Raise unless the shape is that of a chip which can be looked at in seconds."""
+    whole = all(isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in shape)
+    try:
+        qubits = _QUBITS[choose("topology type", family, _QUBITS)](*shape) if whole else -1
+    except TypeError:  # too few numbers, or too many
+        qubits = -1
+    if not 0 < qubits <= MOST_QUBITS:
+        raise InvalidInputError(
+            f"the shape of a {family} chip is {str(shape)[:80]}; it must be whole numbers that make at most "
+            f"{MOST_QUBITS:,} qubits"
+        )
 
 
 def _graph(
@@ -99,6 +124,7 @@ def _graph(
     qubits: list[int] | None = None,
     couplers: list[list[int]] | None = None,
 ) -> networkx.Graph:
+    _check_shape(family, shape)
     graphs = require("dwave.graphs", extra=EXTRA, purpose="the graph of a chip")
     makers = {"pegasus": graphs.pegasus_graph, "zephyr": graphs.zephyr_graph, "chimera": graphs.chimera_graph}
     maker = makers[choose("topology type", family, makers)]

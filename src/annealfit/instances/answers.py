@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.array_files import read_arrays
 from annealfit.errors import FileFormatError, InvalidInputError
 from annealfit.instances.catalogue import Instance, find_instance
+from annealfit.persistence import check_regular
 
 WITHIN = 1e-9  # of the best known energy: more than rounding, less than a difference that matters
 # A read as it stands in the file: where, of which instance, and its bits.
@@ -40,6 +41,7 @@ def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
     suffix = Path(path).suffix.lower()
     if suffix not in _READERS:
         raise InvalidInputError(f"{os.fspath(path)} is none of {', '.join(_READERS)}; write samples as one of them")
+    check_regular(path)
     reads: dict[Instance, list[NDArray[np.uint8]]] = {}
     for place, name, bits in _READERS[suffix](Path(path)):
         try:
@@ -54,19 +56,22 @@ def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
 
 
 def _read_csv(path: Path) -> Iterator[_Read]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file)
-        for row in rows:
-            cells = [cell.strip() for cell in row]
-            is_header = rows.line_num == 1 and cells[:1] == ["instance"]
-            if any(cells) and not is_header and not cells[0].startswith("#"):
-                yield f"line {rows.line_num}", cells[0], "".join(cells[1:])
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = [(rows.line_num, row) for rows in (csv.reader(file),) for row in rows]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is not a CSV file of samples: {error}") from error
+    for number, row in lines:
+        cells = [cell.strip() for cell in row]
+        is_header = number == 1 and cells[:1] == ["instance"]
+        if any(cells) and not is_header and not cells[0].startswith("#"):
+            yield f"line {number}", cells[0], "".join(cells[1:])
 
 
 def _read_json(path: Path) -> Iterator[_Read]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not JSON: {error}") from error
     if isinstance(content, dict):
         for name, reads in content.items():
@@ -83,16 +88,9 @@ def _read_json(path: Path) -> Iterator[_Read]:
 
 
 def _read_npz(path: Path) -> Iterator[_Read]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            for name in archive.files:
-                reads = archive[name]
-                for number, bits in enumerate(np.atleast_2d(reads) if reads.ndim else [], 1):
-                    yield f"{name}, read {number}", name, bits
-    except (zipfile.BadZipFile, EOFError, AttributeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise FileFormatError(f"{path} is not an npz file of arrays ({error})") from error
+    for name, reads in read_arrays(path).items():
+        for number, bits in enumerate(np.atleast_2d(reads) if reads.ndim else [], 1):
+            yield f"{name}, read {number}", name, bits
 
 
 _READERS = {".csv": _read_csv, ".json": _read_json, ".npz": _read_npz}

@@ -100,7 +100,11 @@ class LinearHead:
         if remembered is None:
             return self.point(weights)
         chunks = list(self.rows.chunks())
-        ends = np.cumsum([len(chunk.labels) for chunk in chunks])[:-1]
+        *ends, count = np.cumsum([len(chunk.labels) for chunk in chunks])
+        if remembered.shape != (self.n_outputs, count):
+            raise InvalidInputError(
+                f"what was remembered has the shape {remembered.shape}; expected {(self.n_outputs, int(count))}"
+            )
         return self.point(weights, dict(zip(chunks, np.split(remembered, ends, axis=1), strict=True)))
 
     def point(self, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> HeadPoint:

@@ -56,8 +56,16 @@ def dress(axes: Any, grid: str = "both") -> None:
 
 
 def shown_plainly(text: str) -> str:
-    """The text as it is: matplotlib reads mathematics between dollar signs."""
-    return text.replace("$", r"\$")
+    r"""The text as it is, one line of at most so many characters: matplotlib reads mathematics between dollar signs.
+
+    >>> shown_plainly("5$ or\n6$"), len(shown_plainly("x" * 100_000))
+    ('5\\$ or 6\\$', 60)
+    """
+    line = "".join(character if character.isprintable() else " " for character in text[: _LONGEST_TEXT + 1])
+    return (line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…").replace("$", r"\$")
+
+
+_LONGEST_TEXT = 60
 
 
 def use_logarithm(axes: Any, *names: str) -> None:

@@ -81,7 +81,9 @@ def draw_predictions(records: Sequence[Record], n_samples: int = 10) -> Any:
         _draw_probabilities(axes, record, labels)
         axes.set_title(shown_plainly(record.method), fontsize=10)
         turned = max(map(len, names)) > 2
-        axes.set_xticks(range(len(names)), map(shown_plainly, names), fontsize=7, rotation=90 if turned else 0)
+        axes.set_xticks(
+            range(len(names)), [shown_plainly(name[:12]) for name in names], fontsize=7, rotation=90 if turned else 0
+        )
         axes.tick_params(length=0)
         axes.yaxis.set_visible(False)
         axes.spines[:].set_visible(False)

@@ -7,20 +7,25 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from annealfit.encoding import MAX_BITS
 from annealfit.errors import CheckpointError
+from annealfit.locks import remove_leftovers
 from annealfit.objectives import ONLY
 from annealfit.persistence import StrPath, read_tensors, write_tensors
+from annealfit.schema import Field, TensorFields, settings_of
 from annealfit.training.history import OPTIONAL_COLUMNS, HistoryRow
 from annealfit.training.state import Anchor, Best, Last, PartState, Previous, TrainingState
 
 _KIND = "training checkpoint"
 _COLUMN = "history."
+_ALWAYS_FINITE = frozenset({"loss", "accuracy", "seconds"})
+_NEEDED = frozenset({"iteration", "loss", "solved", "failures", "seconds"})  # to go on and to say how it ended
 _SUFFIX = ".safetensors"
 
 
@@ -38,6 +43,7 @@ class Checkpoint:
         """Raise before anything is computed, or paid for, if nothing can be saved there."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(self.path.parent)
             with tempfile.TemporaryFile(dir=self.path.parent):
                 pass
         except OSError as error:
@@ -75,21 +81,21 @@ class Checkpoint:
     def load(self) -> tuple[TrainingState, list[HistoryRow]]:
         """The stored state and history, if they belong to a training with the same settings and data."""
         tensors, manifest = read_tensors(self.path, _KIND)
-        self._check_settings(self.upgrade(manifest["settings"]))
-        texts = manifest["texts"]
-        columns = [
-            texts[name] if name in texts else _numbers(name, tensors[_COLUMN + name]) for name in manifest["columns"]
-        ]
-        history = [dict(zip(manifest["columns"], values, strict=True)) for values in zip(*columns, strict=True)]
-        parts = manifest.get("parts", {ONLY: manifest})
+        settings = {name: field.value for name, field in manifest["settings"].entries().items()}
+        with settings_of(manifest["settings"]):
+            upgraded = self.upgrade(settings)
+        self._check_settings(upgraded)
+        iteration = manifest["iteration"].whole(minimum=0)
+        history = _read_history(tensors, manifest, iteration)
+        stored_parts = manifest.get("parts")
+        parts = {ONLY: manifest} if stored_parts is None else stored_parts.entries()
         state = TrainingState(
-            iteration=manifest["iteration"],
-            parts={name: _read_part(_prefix(name), tensors, stored) for name, stored in parts.items()},
-            part=manifest.get("part", ONLY),
-            best=_best(manifest.get("best"), tensors, list(parts)),
-            remembered=tensors.get("remembered"),
+            iteration=iteration,
+            parts={name: _read_part(tensors.under(_prefix(name)), stored) for name, stored in parts.items()},
+            part=ONLY if stored_parts is None else manifest["part"].one_of(parts),
+            remembered=_numbers_of("remembered", tensors),
         )
-        return state, cast(list[HistoryRow], history)
+        return replace(state, best=_best(manifest.get("best"), tensors, state)), history
 
     def _check_settings(self, stored: Mapping[str, Any]) -> None:
         differing = sorted(name for name in {*stored, *self.settings} if stored.get(name) != self.settings.get(name))
@@ -126,32 +132,72 @@ def _store_part(part: PartState) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     return {name: tensor for name, tensor in found.items() if tensor is not None}, numbers
 
 
-def _read_part(prefix: str, tensors: Mapping[str, np.ndarray], stored: Mapping[str, Any]) -> PartState:
-    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    previous = None
+def _read_history(tensors: TensorFields, manifest: Field, length: int) -> list[HistoryRow]:
+    """The rows, as many as there were iterations; texts are in the manifest, numbers are tensors."""
+    texts = manifest["texts"].entries()
+    columns: dict[str, list[Any]] = {}
+    for name in (field.text() for field in manifest["columns"].items()):
+        if name in texts:
+            columns[name] = [text.text() for text in texts[name].items()]
+            if len(columns[name]) != length:
+                texts[name].refuse(f"{length} texts")
+        else:
+            needed = name in _ALWAYS_FINITE
+            column = tensors.real(_COLUMN + name, (length,)) if needed else tensors.column(_COLUMN + name, length)
+            columns[name] = _numbers(name, column)
+    if length and not columns.keys() >= _NEEDED:
+        manifest["columns"].refuse(f"{', '.join(sorted(_NEEDED))} among them")
+    if length and columns["iteration"] != list(range(1, length + 1)):
+        manifest["columns"].refuse(f"a row for each of {length} iterations, in order")
+    return cast(list[HistoryRow], [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+
+
+def _read_part(own: TensorFields, stored: Field) -> PartState:
+    weights = own.real("weights", (None, None))
+    begun = "ranges" in own
+    ranges = own.real("ranges", (None,), positive=True) if begun else None
+    previous = last = anchor = None
     if "previous_weights" in own:
-        previous = Previous(own["previous_weights"], own.get("previous_remembered"))
+        before = own.real("previous_weights", weights.shape)
+        previous = Previous(before, _numbers_of("previous_remembered", own))
+    if "last_ranges" in own:
+        kept = own.real("last_ranges", (None if ranges is None else len(ranges),), positive=True)
+        last = Last(stored["last_rating"].number(), kept)
+    if "anchor" in own:
+        anchor = Anchor(own.real("anchor", weights.shape), stored["anchor_measure"].number())
+    damping = stored.get("damping")
     return PartState(
-        weights=own["weights"],
-        ranges=own.get("ranges"),
-        bits=stored["bits"],
-        damping=stored.get("damping"),
+        weights=weights,
+        ranges=ranges,
+        bits=stored["bits"].whole(minimum=1 if begun else 0, maximum=MAX_BITS),
+        damping=None if damping is None else damping.number(minimum=0),
         previous=previous,
-        last=Last(stored["last_rating"], own["last_ranges"]) if "last_ranges" in own else None,
-        anchor=Anchor(own["anchor"], stored["anchor_measure"]) if "anchor" in own else None,
+        last=last,
+        anchor=anchor,
     )
 
 
-def _best(stored: Sequence[Any] | None, tensors: Mapping[str, Any], parts: Sequence[str]) -> Best | None:
+def _numbers_of(name: str, tensors: TensorFields) -> np.ndarray | None:
+    """What a point remembers: numbers, in a shape that only the objective knows."""
+    return tensors.real(name, (None,) * tensors.tensors[name].ndim) if name in tensors else None
+
+
+def _best(stored: Field | None, tensors: TensorFields, state: TrainingState) -> Best | None:
     if stored is None:
         return None
-    iteration, *merit = stored
-    return Best(iteration, (merit[0], merit[1]), {name: tensors[_prefix(name) + "best_weights"] for name in parts})
+    fields = stored.items(3)
+    if len(fields) != 3:
+        stored.refuse("an iteration, an accuracy and a loss")
+    parts = {
+        name: tensors.real(_prefix(name) + "best_weights", weights.shape) for name, weights in state.all_weights.items()
+    }
+    merit = fields[1].number(), fields[2].number()
+    return Best(fields[0].whole(minimum=1, maximum=state.iteration), merit, parts)
 
 
-def stored_settings(path: Path) -> dict[str, Any]:
-    """The settings of the training in a file."""
-    return read_tensors(path, _KIND)[1]["settings"]
+def stored_seed(path: Path) -> int:
+    """The seed of the training in a file."""
+    return read_tensors(path, _KIND)[1]["settings"]["random_state"].whole(minimum=0)
 
 
 def checkpoint_file(given: StrPath, settings: Mapping[str, Any]) -> Path:

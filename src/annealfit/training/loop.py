@@ -145,7 +145,7 @@ class Trainer:
                 answers = [callback(Iteration(state, row)) for callback in callbacks]  # all fire, whatever one says
                 reason = "callback" if any(answers) else stopping.after_iteration(state, rows)
         except BaseException as error:
-            if _is_interrupt(error):
+            if is_interrupt(error):
                 reason = "interrupted"
             elif isinstance(error, BudgetExhaustedError) and state.iteration > 0:
                 reason = "budget"
@@ -180,6 +180,6 @@ def _save(checkpoint: Checkpoint, state: TrainingState, rows: Sequence[HistoryRo
     return state.iteration
 
 
-def _is_interrupt(error: BaseException | None) -> bool:
+def is_interrupt(error: BaseException | None) -> bool:
     """Whether Ctrl-C is behind it: met by compiled code, it ends in a SystemError whose cause it is."""
-    return error is not None and (isinstance(error, KeyboardInterrupt) or _is_interrupt(error.__cause__))
+    return error is not None and (isinstance(error, KeyboardInterrupt) or is_interrupt(error.__cause__))
