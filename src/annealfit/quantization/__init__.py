@@ -7,7 +7,7 @@ the Gram matrix of the layer's inputs. Here annealing has something to win.
 from annealfit.quantization.annealed import Annealed
 from annealfit.quantization.classical import GPTQ, Descent, Nearest
 from annealfit.quantization.grids import Grid
-from annealfit.quantization.methods import METHODS, Method
+from annealfit.quantization.methods import ROUNDING_METHODS, Method
 from annealfit.quantization.moments import InputMoments
 from annealfit.quantization.quantize import layer_problems, quantize_layer
 from annealfit.quantization.results import QuantizedLayer
@@ -15,7 +15,7 @@ from annealfit.quantization.sampled import Sampled
 
 __all__ = [
     "GPTQ",
-    "METHODS",
+    "ROUNDING_METHODS",
     "Annealed",
     "Descent",
     "Grid",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from annealfit.arrays import Array
 from annealfit.quantization.grids import Grid
-from annealfit.quantization.packing import pack
+from annealfit.quantization.packing import pack_levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class QuantizedLayer:
     @property
     def packed_levels(self) -> NDArray[np.uint8]:
         """The levels in as few bits as the grid takes, input by input."""
-        return pack((self.levels - self.grid.lowest) // self.grid.step, self.grid.storage_bits)
+        return pack_levels((self.levels - self.grid.lowest) // self.grid.step, self.grid.storage_bits)
 
     @property
     def packed_bytes(self) -> int:
