@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from annealfit.arrays import Array
 from annealfit.errors import InvalidInputError, check_number
-from annealfit.quantization.classical import Nearest, descend_levels, settle, walk_from
+from annealfit.quantization.classical import Nearest, descend_from, settle, walk_from
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.randomness import child_seeds, descend
 from annealfit.samplers.native.level_walk import soft_partners
@@ -73,7 +73,7 @@ class Annealed:
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """The best read of each output, settled and its scales fitted; it may be worse than the start."""
-        start = start or descend_levels(problem, Nearest().improve(problem, None, seed), self.num_threads)
+        start = start or descend_from(problem, Nearest().improve(problem, None, seed), self.num_threads)
         sweeps, reads = self._effort(problem)
         lanes = np.repeat(np.arange(problem.n_outputs), reads)
         many, state = problem.take(lanes), Rounding(start.numbers[lanes], start.scales[lanes])
@@ -113,7 +113,7 @@ class Annealed:
             state = damped.fitted(Rounding(walk.levels, state.scales))
         for _ in range(3):  # scales and levels, to the nearest minimum
             state = problem.fitted(settle(problem, state, partners, self.num_threads))
-        return descend_levels(problem, state, self.num_threads)
+        return descend_from(problem, state, self.num_threads)
 
     def _shares(self, rounds: int) -> Array:
         first, last = self.damping
