@@ -27,6 +27,7 @@ class QuantizedLayer:
     scales: Array  # (n_outputs,), or (n_groups, n_outputs)
     bias: Array | None  # with what rounding did to the mean made up for; None if none was given
     error: float
+    power: float  # what errors are shares of: the mean square of the outputs, summed over them
     errors: Mapping[str, float]  # what each method that was tried gave by itself, in turn
     seconds: Mapping[str, float]  # what each took
     output_errors: Array  # of each output, (n_outputs,)
