@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -16,7 +15,7 @@ def model_of(nodes, constants, input_shape, output="y", opset=17):
         nodes,
         "network",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, input_shape)],
-        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["N", "C"])],
         constants,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -45,6 +44,7 @@ def conv_net(seed=0, **attributes):
     """Conv in two groups with strides, pads and dilations, Relu, Flatten, Gemm."""
     generator = np.random.default_rng(seed)
     settings = {"group": 2, "strides": [2, 1], "pads": [1, 0, 2, 1], "dilations": [1, 2], **attributes}
+    settings = {name: value for name, value in settings.items() if value is not None}
     filters = generator.normal(size=(6, 4 // settings["group"], 3, 2))
     nodes = [
         helper.make_node("Conv", ["x", "filters", "fb"], ["c"], name="conv", **settings),
@@ -70,11 +70,3 @@ def run(model, inputs, output=None):
 
 def constants_of(model):
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-
-
-def with_output(model, name):
-    """The same model, which answers with this tensor too."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    copy.graph.output.append(onnx.ValueInfoProto(name=name))
-    return copy

@@ -67,23 +67,14 @@ def quantize_network(
     layers = find_layers(network, _names(keep))
     bits_of = _bits_of(layers, bits, levels)
     methods_of(method)  # refuses what is none before anything is run
+    settings = {"method": method, "levels": levels, "group_size": group_size, "damping": damping}
     seed, done = seed_of(random_state), []
     for number, layer in enumerate(layers):
         if on_layer is not None:
             on_layer(number, len(layers), layer.name)
         began = time.perf_counter()
-        moments = _moments_of(layer, original, network, rows)
-        part = _quantize(
-            layer,
-            network,
-            moments,
-            bits=bits_of[layer.name],
-            method=method,
-            levels=levels,
-            group_size=group_size,
-            damping=damping,
-            random_state=child_seed(seed, number) >> 32,  # a RandomState takes 32 bits
-        )
+        settings |= {"bits": bits_of[layer.name], "random_state": child_seed(seed, number) >> 32}  # 32 bits at most
+        part = _quantize(layer, network, _moments_of(layer, original, network, rows), settings)
         done.append(part.after(time.perf_counter() - began))
     error, agreement = _compared(original, network, rows)
     return QuantizedNetwork(network.model, tuple(done), _parameter_bytes(original), error, agreement)
@@ -119,7 +110,7 @@ def _moments_of(layer: WeightedLayer, original: OnnxGraph, network: OnnxGraph, r
 
 
 def _quantize(
-    layer: WeightedLayer, network: OnnxGraph, moments: Sequence[InputMoments], **settings: Any
+    layer: WeightedLayer, network: OnnxGraph, moments: Sequence[InputMoments], settings: Mapping[str, Any]
 ) -> NetworkLayer:
     """Quantise one layer and put its new weights and bias into the network."""
     constant = network.constant(layer.weight)

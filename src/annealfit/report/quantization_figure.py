@@ -45,10 +45,11 @@ def draw_layer_errors(names: Sequence[str], errors: Sequence[Mapping[str, float]
             names_on(axes, names), values, color=SERIES[number], marker=MARKERS[number], markersize=6, label=label
         )
     axes.set(ylabel="Squared error of the outputs, relative")
+    axes.margins(0.08)
     axes.set_title(shown_plainly(title), fontsize=10, loc="left")
     dress(axes)
     use_logarithm(axes, "y")
-    figure.legend(loc="outside lower center", ncols=min(len(methods), 5), frameon=False, fontsize=9)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
 
 
