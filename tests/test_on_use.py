@@ -8,11 +8,12 @@ import pytest
 import annealfit
 import annealfit.experiments
 import annealfit.instances
+import annealfit.quantization
 import annealfit.samplers
 from annealfit.on_use import names_on_use
 
-HEAVY = ("dimod", "jinja2", "joblib", "matplotlib", "numba", "pandas", "scipy", "sklearn")
-PACKAGES = (annealfit, annealfit.samplers, annealfit.experiments, annealfit.instances)
+HEAVY = ("dimod", "jinja2", "joblib", "matplotlib", "numba", "onnx", "pandas", "scipy", "sklearn")
+PACKAGES = (annealfit, annealfit.samplers, annealfit.experiments, annealfit.instances, annealfit.quantization)
 HELPS = (
     "--help",
     "train --help",
@@ -24,6 +25,7 @@ HELPS = (
     "compare-samplers --help",
     "datasets fetch --help",
     "instances check --help",
+    "quantize --help",
 )
 
 

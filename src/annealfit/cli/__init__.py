@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from annealfit.cli import compare, data, hardware, instances, paper, training
+from annealfit.cli import compare, data, hardware, instances, paper, quantize, training
 from annealfit.cli.program import app, main
 
 __all__ = ["app", "main"]
@@ -11,5 +11,6 @@ __all__ = ["app", "main"]
 for _command in (training.train, training.predict, training.export, paper.reproduce, paper.report, hardware.hardware):
     app.command()(_command)
 app.command("compare-samplers")(compare.compare)
+app.command()(quantize.quantize)
 app.add_typer(data.datasets_app, name="datasets")
 app.add_typer(instances.instances_app, name="instances")

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from annealfit.arrays import Array
 from annealfit.errors import InvalidInputError, check_number
-from annealfit.quantization.classical import Nearest, descend, settle, walk_from
+from annealfit.quantization.classical import Nearest, descend_from, settle, walk_from
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
-from annealfit.randomness import child_seeds
-from annealfit.randomness import descend as descend_seeds
+from annealfit.randomness import child_seeds, descend
 from annealfit.samplers.native.level_walk import soft_partners
 
 # What a layer is given if it is not said how many sweeps and reads: a sweep of one weight looks at its lines, which
@@ -74,7 +73,7 @@ class Annealed:
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """The best read of each output, settled and its scales fitted; it may be worse than the start."""
-        start = start or descend(problem, Nearest().improve(problem, None, seed), self.num_threads)
+        start = start or descend_from(problem, Nearest().improve(problem, None, seed), self.num_threads)
         sweeps, reads = self._effort(problem)
         lanes = np.repeat(np.arange(problem.n_outputs), reads)
         many, state = problem.take(lanes), Rounding(start.numbers[lanes], start.scales[lanes])
@@ -109,12 +108,12 @@ class Annealed:
         partners = soft_partners(problem.damped(self.damping[1]).metric, self.partners)
         for turn, (part, share) in enumerate(zip(rounds, self._shares(len(rounds)), strict=True)):
             damped = problem.damped(share)
-            walk = walk_from(damped, state, descend_seeds(seeds, [turn]), partners, self.num_threads)
+            walk = walk_from(damped, state, descend(seeds, [turn]), partners, self.num_threads)
             walk.anneal(1 / (part * units))
             state = damped.fitted(Rounding(walk.levels, state.scales))
         for _ in range(3):  # scales and levels, to the nearest minimum
             state = problem.fitted(settle(problem, state, partners, self.num_threads))
-        return descend(problem, state, self.num_threads)
+        return descend_from(problem, state, self.num_threads)
 
     def _shares(self, rounds: int) -> Array:
         first, last = self.damping

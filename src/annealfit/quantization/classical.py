@@ -138,10 +138,10 @@ class Descent:
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """Never worse than the start; without one, from the nearest levels."""
-        return descend(problem, start or Nearest().improve(problem, None, seed), self.num_threads)
+        return descend_from(problem, start or Nearest().improve(problem, None, seed), self.num_threads)
 
 
-def descend(problem: LayerProblem, start: Rounding, num_threads: int | None = None) -> Rounding:
+def descend_from(problem: LayerProblem, start: Rounding, num_threads: int | None = None) -> Rounding:
     """Levels and scales in turn, until neither can be improved by itself."""
     without = np.empty((problem.n_inputs, 0), dtype=np.intp)
     found = start

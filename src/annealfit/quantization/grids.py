@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from annealfit.errors import InvalidInputError, check_number, choose
 
-MOST_BITS = 8  # levels are kept as 8-bit integers, and beyond there is nothing left to choose
+MOST_WEIGHT_BITS = 8  # levels are kept as 8-bit integers, and beyond there is nothing left to choose
 GRIDS = ("symmetric", "with_zero", "twos_complement", "ternary")
 
 
@@ -31,9 +31,10 @@ class Grid:
         for name, value, least in (("step", self.step, 1), ("count", self.count, 2)):
             check_number(f"the {name} of a grid", value, Integral, minimum=least)
         check_number("the lowest level of a grid", self.lowest, Integral)
-        if max(abs(self.lowest), abs(self.highest)) > 2**MOST_BITS:
+        if max(abs(self.lowest), abs(self.highest)) > 2**MOST_WEIGHT_BITS:
             raise InvalidInputError(
-                f"the levels of the grid go from {self.lowest} to {self.highest}; at most {MOST_BITS} bits are meant"
+                f"the levels of the grid go from {self.lowest} to {self.highest}; at most {MOST_WEIGHT_BITS} "
+                "bits are meant"
             )
 
     @classmethod
@@ -47,7 +48,9 @@ class Grid:
         choose("levels", kind, GRIDS)
         if kind == "ternary" and bits == 1:
             raise InvalidInputError("levels are 'ternary' and bits 1; three levels take two bits to store: bits=2")
-        check_number("bits", bits, Integral, minimum=1, maximum=MOST_BITS, remedy="1 and 2 are where choosing pays")
+        check_number(
+            "bits", bits, Integral, minimum=1, maximum=MOST_WEIGHT_BITS, remedy="1 and 2 are where choosing pays"
+        )
         count = 2 ** int(bits)
         if kind == "symmetric":
             return cls(lowest=1 - count, step=2, count=count)

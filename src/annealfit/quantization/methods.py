@@ -25,15 +25,15 @@ class Method(Protocol):
 
 
 # What all methods but the first two start from: for each output the best of these.
-CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
+_CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
 
-METHODS: dict[str, Sequence[Method]] = {
+ROUNDING_METHODS: dict[str, Sequence[Method]] = {
     "nearest": (Nearest(),),
     "gptq": (GPTQ(),),
     "gptq_search": (GPTQ(search=True),),
-    "descent": CLASSICAL,
-    "annealed": (*CLASSICAL, Annealed()),
-    "lattice": (*CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
+    "descent": _CLASSICAL,
+    "annealed": (*_CLASSICAL, Annealed()),
+    "lattice": (*_CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
 }
 
 
@@ -44,8 +44,10 @@ def methods_of(method: Any) -> Sequence[Method]:
     ['nearest', 'gptq', 'gptq_search', 'descent', 'annealed']
     """
     if isinstance(method, Sampler):
-        return (*CLASSICAL, Sampled(method))
+        return (*_CLASSICAL, Sampled(method))
     if isinstance(method, str):
-        return choose_or_own("method", method, METHODS)
-    own: Method = choose_or_own("method", method, {word: chain[-1] for word, chain in METHODS.items()}, ("improve",))
-    return (own,) if isinstance(own, Nearest | GPTQ) else (*CLASSICAL, own)
+        return choose_or_own("method", method, ROUNDING_METHODS)
+    own: Method = choose_or_own(
+        "method", method, {word: chain[-1] for word, chain in ROUNDING_METHODS.items()}, ("improve",)
+    )
+    return (own,) if isinstance(own, Nearest | GPTQ) else (*_CLASSICAL, own)

@@ -14,7 +14,7 @@ from annealfit.errors import InvalidInputError
 from annealfit.metric import as_real
 from annealfit.threads import threads_for_large_product
 
-_CHUNK = 1 << 23  # numbers that are turned into double precision at a time: 64 MiB
+NUMBERS_PER_CHUNK = 1 << 23  # numbers that are turned into double precision at a time: 64 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,26 +51,10 @@ class InputMoments:
     @classmethod
     def of_chunks(cls, chunks: Iterable[tuple[Array, Array | None]]) -> InputMoments:
         """The moments of all rows that come in chunks, each with its reference or without one."""
-        totals: list[Array] = []
-        count = 0
+        sums = MomentSums()
         for rows, reference in chunks:
-            first = np.asarray(rows, dtype=float)
-            parts = [first] if reference is None else [first, np.asarray(reference, dtype=float)]
-            with threads_for_large_product(first.size * first.shape[1]):
-                sums = [part.sum(axis=0) for part in parts] + [part.T @ part for part in parts]
-                if reference is not None:
-                    sums.append(parts[0].T @ parts[1])
-            if not all(np.isfinite(total).all() for total in sums):
-                raise InvalidInputError("inputs hold NaN or infinity, or are too large to be squared")
-            totals = [old + new for old, new in zip(totals, sums, strict=True)] if totals else sums
-            count += len(first)
-        if count == 0:
-            raise InvalidInputError("inputs have no rows; give what the layer sees for some hundred images, say")
-        means = [total / count for total in totals]
-        if len(means) == 2:
-            return cls(gram=means[1], means=means[0], cross=means[1])
-        reference_moments = cls(gram=means[3], means=means[1], cross=means[3])
-        return cls(gram=means[2], means=means[0], cross=means[4], reference=reference_moments)
+            sums.add(rows, reference)
+        return sums.moments()
 
     @classmethod
     def of_gram(cls, gram: ArrayLike) -> InputMoments:
@@ -109,6 +93,37 @@ class InputMoments:
         return InputMoments(gram, zeros, cross, InputMoments(wanted, zeros, wanted))
 
 
+class MomentSums:
+    """The moments of rows that come in chunks, each with its reference or without one."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._totals: list[Array] = []
+
+    def add(self, rows: Any, reference: Any = None) -> None:
+        """Count these rows (n, D) in, too."""
+        first = np.asarray(rows, dtype=float)
+        parts = [first] if reference is None else [first, np.asarray(reference, dtype=float)]
+        with threads_for_large_product(first.size * first.shape[1]):
+            sums = [part.sum(axis=0) for part in parts] + [part.T @ part for part in parts]
+            if reference is not None:
+                sums.append(parts[0].T @ parts[1])
+        if not all(np.isfinite(total).all() for total in sums):
+            raise InvalidInputError("inputs hold NaN or infinity, or are too large to be squared")
+        self._totals = [old + new for old, new in zip(self._totals, sums, strict=True)] if self._totals else sums
+        self._count += len(first)
+
+    def moments(self) -> InputMoments:
+        """Of all rows so far."""
+        if self._count == 0:
+            raise InvalidInputError("inputs have no rows; give what the layer sees for some hundred images, say")
+        means = [total / self._count for total in self._totals]
+        if len(means) == 2:
+            return InputMoments(gram=means[1], means=means[0], cross=means[1])
+        reference = InputMoments(gram=means[3], means=means[1], cross=means[3])
+        return InputMoments(gram=means[2], means=means[0], cross=means[4], reference=reference)
+
+
 def _as_rows(inputs: Any, name: str) -> Any:
     rows = inputs if isinstance(inputs, np.ndarray) else np.asarray(inputs)
     if rows.dtype.kind not in "biuf":
@@ -122,5 +137,5 @@ def _as_rows(inputs: Any, name: str) -> Any:
 
 
 def _slices(count: int, size: int) -> Iterable[slice]:
-    rows = max(1, _CHUNK // size)
+    rows = max(1, NUMBERS_PER_CHUNK // size)
     return (slice(first, first + rows) for first in range(0, count, rows))

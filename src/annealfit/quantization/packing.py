@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from annealfit.errors import FileFormatError
 
 
-def pack(numbers: NDArray[Any], bits: int) -> NDArray[np.uint8]:
+def pack_levels(numbers: NDArray[Any], bits: int) -> NDArray[np.uint8]:
     """Whole numbers of so many bits each, one after another, the lowest bit first.
 
-    >>> pack(np.array([3, 0, 1, 2]), 2).tolist()
+    >>> pack_levels(np.array([3, 0, 1, 2]), 2).tolist()
     [147]
     """
     flat = np.asarray(numbers, dtype=np.uint8).ravel()
     return np.packbits((flat[:, None] >> np.arange(bits, dtype=np.uint8)) & 1, bitorder="little")
 
 
-def unpack(packed: NDArray[np.uint8], bits: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """The inverse of `pack`.
+def unpack_levels(packed: NDArray[np.uint8], bits: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """The inverse of `pack_levels`.
 
-    >>> unpack(np.array([147], dtype=np.uint8), 2, (2, 2)).tolist()
+    >>> unpack_levels(np.array([147], dtype=np.uint8), 2, (2, 2)).tolist()
     [[3, 0], [1, 2]]
     """
     count = int(np.prod(shape))

@@ -170,6 +170,7 @@ def _result(
         scales=scales.T.copy() if layer.group_size else scales[:, 0].copy(),
         bias=layer.corrected_bias(values),
         error=share(float(errors.sum())),
+        power=total,
         errors={name: share(float(plain.errors(one).sum())) for name, one in roundings.items()},
         seconds=seconds,
         output_errors=np.divide(errors, plain.powers, out=np.zeros_like(errors), where=plain.powers > 0),

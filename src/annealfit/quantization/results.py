@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from annealfit.arrays import Array
 from annealfit.quantization.grids import Grid
-from annealfit.quantization.packing import pack
+from annealfit.quantization.packing import pack_levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,7 @@ class QuantizedLayer:
     scales: Array  # (n_outputs,), or (n_groups, n_outputs)
     bias: Array | None  # with what rounding did to the mean made up for; None if none was given
     error: float
+    power: float  # what errors are shares of: the mean square of the outputs, summed over them
     errors: Mapping[str, float]  # what each method that was tried gave by itself, in turn
     seconds: Mapping[str, float]  # what each took
     output_errors: Array  # of each output, (n_outputs,)
@@ -39,7 +40,7 @@ class QuantizedLayer:
     @property
     def packed_levels(self) -> NDArray[np.uint8]:
         """The levels in as few bits as the grid takes, input by input."""
-        return pack((self.levels - self.grid.lowest) // self.grid.step, self.grid.storage_bits)
+        return pack_levels((self.levels - self.grid.lowest) // self.grid.step, self.grid.storage_bits)
 
     @property
     def packed_bytes(self) -> int:

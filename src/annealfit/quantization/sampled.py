@@ -12,7 +12,7 @@ from annealfit.arrays import Array
 from annealfit.errors import InvalidInputError, SamplerError, check_number
 from annealfit.metric import Metric
 from annealfit.problems import Problems
-from annealfit.quantization.classical import Nearest, descend
+from annealfit.quantization.classical import Nearest, descend_from
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.randomness import child_seeds
@@ -48,7 +48,8 @@ class Sampled:
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """What the sampler answers, scales fitted; outputs that it could not solve stay as they are at the start."""
-        found = start or descend(problem, Nearest().improve(problem, None, seed))
+        found = start or descend_from(problem, Nearest().improve(problem, None, seed))
+        self.sampler.prepare()  # so that no time limit is spent on compiling
         bounds = np.full(problem.n_outputs, -np.inf)
         open_outputs = np.flatnonzero((found.scales > 0).all(axis=1))  # a scale of 0 leaves nothing to choose
         for turn in range(self.rounds):

@@ -25,6 +25,7 @@ Stop = Callable[[], bool]
 
 # Levels. What is halfway between two, as symmetric problems have it, is the lower one's, whatever its last bits are.
 TIE = 1e-9
+LANES_PER_BLOCK = 16  # of chains over levels: the unit of work of a thread
 
 
 class Annealer(Sampler):
@@ -127,6 +128,15 @@ def as_words(seeds: Sequence[int]) -> NDArray[np.uint64]:
 def for_each_read(values: NDArray[np.float64], reads: int) -> NDArray[np.float64]:
     """The values of each problem (…, P), repeated for its reads (…, P·reads)."""
     return values if reads == 1 else np.repeat(values, reads, axis=-1)
+
+
+def blocks_of_lanes(count: int) -> list[slice]:
+    """So many lanes, in blocks that threads share.
+
+    >>> blocks_of_lanes(20)
+    [slice(0, 16, None), slice(16, 20, None)]
+    """
+    return [slice(first, min(first + LANES_PER_BLOCK, count)) for first in range(0, count, LANES_PER_BLOCK)]
 
 
 def stop_function(time_limit: float | None, interrupt_function: Stop | None) -> Stop | None:

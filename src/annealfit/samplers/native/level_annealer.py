@@ -17,12 +17,11 @@ from annealfit.metric import Metric
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems
 from annealfit.randomness import descend
-from annealfit.samplers.native.chains import TIE, Annealer, Stop, Stopwatch, Workers, for_each_read
+from annealfit.samplers.native.chains import TIE, Annealer, Stop, Stopwatch, Workers, blocks_of_lanes, for_each_read
 from annealfit.samplers.native.schedule import BetaRange, Schedule
 from annealfit.samplers.protocol import Samples
 
 STARTS = ("relaxation", "random")
-LANES_PER_BLOCK = 16  # the unit of work of a thread
 SWEEPS_BETWEEN_QUESTIONS = 32
 
 # β times what it costs to be one level off the centre, at the hot end and at the cold one (see docs/annealer.md).
@@ -162,7 +161,7 @@ class _Run:
 
     def go(self, num_threads: int | None, should_stop: Stop | None, polish: bool) -> int:
         """Sweep, and say how often; `should_stop` is asked between groups of sweeps."""
-        blocks = [slice(first, first + LANES_PER_BLOCK) for first in range(0, len(self.seeds), LANES_PER_BLOCK)]
+        blocks = blocks_of_lanes(len(self.seeds))
         total = self.schedule.num_sweeps
         with Workers(num_threads, len(blocks)) as workers:
             try:

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from annealfit.arrays import Array
 from annealfit.metric import Metric
-from annealfit.samplers.native.chains import Workers
-
-LANES_PER_BLOCK = 16  # the unit of work of a thread
+from annealfit.samplers.native.chains import Workers, blocks_of_lanes
 
 
 @dataclass(eq=False)
@@ -87,7 +85,7 @@ class LevelWalk:
             if not cancelled:
                 work(block, self.levels[block], fields[block])
 
-        blocks = [slice(first, first + LANES_PER_BLOCK) for first in range(0, len(self.levels), LANES_PER_BLOCK)]
+        blocks = blocks_of_lanes(len(self.levels))
         with Workers(self.num_threads, len(blocks)) as workers:
             try:
                 workers.map(run, blocks)

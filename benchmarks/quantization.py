@@ -1,0 +1,238 @@
+"""Low-bit weights: nearest, GPTQ, descent and annealing beside each other: `python -m benchmarks.quantization`.
+
+networks    784–128–64–10 on MNIST by scikit-learn and a small convolution network, three of each: the error of every
+            layer and the accuracy at 1 bit, ternary, 2, 3 and 4 bits
+neighbour   Fashion-MNIST, EMNIST and CIFAR-10: beside simulated annealing on the formulation that rounds every weight
+            up or down (Subiñas et al.)
+time        a layer of 784×128 at 2 bits, and dwave-samplers on the same problems
+
+Errors are squared errors of a layer's outputs, relative to their variance, on 2,000 calibration images; all methods
+see the same inputs, those that the layers before, quantised by annealing, produce. Accuracies are of all test images,
+with every layer quantised by the method alone.
+"""
+
+from benchmarks.timing import least_seconds, print_table
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from annealfit.metric import Metric
+from annealfit.problems import Problems
+from annealfit.quantization import Annealed, Grid, InputMoments, quantize_layer, quantize_network
+from annealfit.quantization.layer_problem import LayerProblem, Rounding
+from annealfit.quantization.layers import Layer
+from annealfit.quantization.sampled import to_problems
+from annealfit.samplers import SimulatedAnnealer
+from benchmarks.quantized_networks import Trained, conv_net, perceptron
+
+GRIDS: dict[str, dict[str, Any]] = {
+    "1 bit": {"bits": 1},
+    "ternary": {"bits": 2, "levels": "ternary"},
+    "2 bits": {"bits": 2},
+    "3 bits": {"bits": 3},
+    "4 bits": {"bits": 4},
+}
+METHODS = ("nearest", "gptq", "descent", "annealed")
+TITLES = ("nearest", "GPTQ", "GPTQ + descent", "annealed")
+
+
+def networks(folder: Path | None, *, quick: bool) -> None:
+    """Errors by layer and accuracies, means over three networks."""
+    seeds = range(1 if quick else 3)
+    makers: dict[str, Callable[[int], Trained]] = {
+        "784–128–64–10 on MNIST": lambda seed: perceptron("mnist", seed, folder),
+        "convolutions of 8 and 16 filters on MNIST": lambda seed: conv_net(seed, folder),
+    }
+    for title, make in makers.items():
+        trained = [make(seed) for seed in seeds]
+        plain = 100 * np.mean([one.accuracy() for one in trained])
+        rows, ratios = [], []
+        for name, grid in GRIDS.items():
+            found = [{method: _quantized(one, method, grid) for method in METHODS} for one in trained]
+            layers = [layer.name for layer in found[0]["annealed"]]
+            # errors (networks, layers, methods), all from the run by annealing, in which all methods are tried
+            errors = np.array(
+                [[[layer.errors[m] for m in METHODS] for layer in one["annealed"].layers] for one in found]
+            ).mean(axis=0)
+            for layer, own in zip(layers, errors, strict=True):
+                rows.append([name, layer, *(f"{e:.4f}" for e in own), f"{own[3] / own[1]:.2f}", ""])
+            sums = errors.sum(axis=0)
+            accuracies = [
+                100 * np.mean([one.accuracy(own[m].model) for one, own in zip(trained, found, strict=True)])
+                for m in METHODS
+            ]
+            rows.append([name, "accuracy, %", *(f"{a:.2f}" for a in accuracies), "", f"{plain:.2f}"])
+            ratios.append([name, f"{sums[3] / sums[1]:.3f}", f"{1 - sums[3] / sums[2]:.1%}"])
+            print(f"# {title}: {name} done", flush=True)
+        headings = ["levels", "layer", *TITLES, "annealed / GPTQ", "32 bits"]
+        print_table(f"{title}, mean of {len(trained)} networks", headings, rows)
+        print_table(
+            f"{title}: errors summed over layers",
+            ["levels", "annealed / GPTQ", "annealed below GPTQ + descent by"],
+            ratios,
+        )
+
+
+def _quantized(trained: Trained, method: str, grid: dict[str, Any]) -> Any:
+    return quantize_network(trained.model, trained.calibration, method=method, **grid)
+
+
+class UpOrDown:
+    """Every weight to the level below or above it: the neighbour's formulation, by simulated annealing."""
+
+    name = "up or down"
+
+    def __init__(self, sweeps: int = 1000, reads: int = 1) -> None:
+        self.sampler = SimulatedAnnealer(num_sweeps=sweeps, num_reads=reads)
+
+    def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
+        grid, scales = problem.grid, problem.first_scales
+        spacings = grid.step * problem.spread(scales)
+        below = np.clip(
+            np.floor((problem.weights / problem.spread(scales) - grid.lowest) / grid.step), 0, grid.count - 2
+        )
+        middles = problem.spread(scales) * (grid.lowest + grid.step * (below + 0.5))
+        problems = Problems(
+            (problem.metric,), middles @ problem.metric.matrix - problem.correlations, spacings[:, 0] / 2, 1
+        )
+        answers = self.sampler.solve(problems, list(range(seed % 1000, seed % 1000 + len(problems))))
+        chosen = np.stack([answer.best_bits[:, 0] for answer in answers])
+        return Rounding((below + chosen).astype(np.int64), scales)
+
+
+def neighbour(folder: Path | None, *, quick: bool) -> None:
+    """The neighbour's data sets: ours beside its formulation."""
+    sets = {"fashion_mnist": None, "emnist": None, "cifar10": None}
+    rows = []
+    for dataset in list(sets)[: 1 if quick else 3]:
+        trained = perceptron(dataset, 0, folder)
+        plain = 100 * trained.accuracy()
+        for bits in (2,) if quick else (1, 2, 3):
+            for title, method in (
+                ("nearest", "nearest"),
+                ("up or down, annealed", UpOrDown()),
+                ("GPTQ", "gptq"),
+                ("GPTQ + descent", "descent"),
+                ("annealed levels", "annealed"),
+            ):
+                began = time.perf_counter()
+                found = quantize_network(trained.model, trained.calibration, bits, method=_only(method))
+                seconds = time.perf_counter() - began
+                first, *_, last = (layer.error for layer in found)
+                rows.append(
+                    [
+                        dataset,
+                        str(bits),
+                        title,
+                        f"{first:.4f}",
+                        f"{last:.4f}",
+                        f"{100 * trained.accuracy(found.model):.2f}",
+                        f"{seconds:.1f}",
+                    ]
+                )
+            print(f"# {dataset}, {bits} bits done", flush=True)
+        rows.append([dataset, "32", "as trained", "", "", f"{plain:.2f}", ""])
+    headings = ["data set", "bits", "method", "error, first layer", "last layer", "accuracy, %", "seconds"]
+    print_table("The neighbour's data sets, pixels–128–64–classes", headings, rows)
+
+
+def _only(method: Any) -> Any:
+    """A method by itself; `quantize_layer` would run the classical ones before it and keep the best of all."""
+    return method
+
+
+def timing(folder: Path | None, *, quick: bool) -> None:
+    """Seconds of a 784×128 layer at 2 bits, one thread; dwave-samplers on the same problems."""
+    import dimod
+    from dwave.samplers import SimulatedAnnealingSampler
+
+    trained = perceptron("mnist", 0, folder)
+    weights = next(_constants(trained.model))
+    moments = InputMoments.of(trained.calibration)
+    rows, repeats = [], 1 if quick else 3
+    quantize_layer(weights[:20, :2], trained.calibration[:, :20], method="annealed")  # compiles
+    for title, method in (
+        ("GPTQ", "gptq"),
+        ("GPTQ + descent", "descent"),
+        ("annealed (all of it)", "annealed"),
+        ("annealed, one thread", Annealed(num_threads=1)),
+    ):
+        result: list[Any] = []
+        seconds = least_seconds(
+            lambda method=method, result=result: result.append(quantize_layer(weights, moments, bits=2, method=method)),
+            repeats=repeats,
+        )
+        rows.append([title, f"{seconds:.2f}", f"{result[-1].error:.4f}"])
+    print_table("A layer of 784×128 at 2 bits", ["method", "seconds", "error"], rows)
+    # The same problems, a few outputs: the levels of 784 weights at the scales that annealing found.
+    count, sweeps = 2 if quick else 4, 100
+    layer = Layer.of(weights[:, :count], moments, None, Grid.of(2), None, None, None, None)
+    found = quantize_layer(weights[:, :count], moments, bits=2)
+    problems = to_problems(layer.problem, found.scales[:, None])
+    offsets = layer.problem.powers
+    ours_began = time.perf_counter()
+    ours = Annealed(num_sweeps=sweeps, num_reads=1, num_threads=1).improve(
+        layer.problem, Rounding(_numbers(found, layer), found.scales[:, None]), 0
+    )
+    ours_seconds = (time.perf_counter() - ours_began) / count
+    rows = [["annealed levels", f"{ours_seconds:.3f}", _share(layer.problem.errors(ours), offsets)]]
+    native = SimulatedAnnealer(num_sweeps=sweeps, num_threads=1)
+    seconds = least_seconds(lambda: native.solve(problems, range(count)), repeats=repeats) / count
+    energies = np.array([answer.best_energy for answer in native.solve(problems, range(count))])
+    rows.append(["SimulatedAnnealer (bits)", f"{seconds:.3f}", _share(energies + offsets, offsets)])
+    models = [problem.to_bqm() for problem in problems]
+    sampler, began, energies = SimulatedAnnealingSampler(), time.perf_counter(), []
+    for number, model in enumerate(models):
+        answer = sampler.sample(model, num_reads=1, num_sweeps=sweeps, seed=number, beta_range=_betas(problems, number))
+        energies.append(answer.first.energy)
+    theirs = (time.perf_counter() - began) / count
+    rows.append(["dwave-samplers (bits)", f"{theirs:.3f}", _share(np.array(energies) + offsets, offsets)])
+    assert isinstance(models[0], dimod.BinaryQuadraticModel)
+    print_table(f"{count} outputs, {sweeps} sweeps, one thread", ["sampler", "seconds per output", "error"], rows)
+    print(f"dwave-samplers takes {theirs / ours_seconds:.1f} times as long as annealed levels")
+
+
+def _numbers(found: Any, layer: Layer) -> np.ndarray:
+    return ((found.levels.T.astype(np.int64) - found.grid.lowest) // found.grid.step)[:, layer.live]
+
+
+def _share(errors: np.ndarray, powers: np.ndarray) -> str:
+    return f"{errors.sum() / powers.sum():.4f}"
+
+
+def _betas(problems: Problems, number: int) -> tuple[float, float]:
+    """From flips of the largest bit being free to those of the smallest one being frozen."""
+    one = problems[number]
+    diagonal = Metric(one.curvature).diagonal
+    spacing = 2 * one.encoding.range / (2**one.encoding.bits - 1)
+    return 0.1 / float(diagonal.max() * spacing**2), 50.0 / float(np.median(diagonal[diagonal > 0]) * spacing**2)
+
+
+def _constants(model: Any) -> Any:
+    from onnx import numpy_helper
+
+    return (numpy_helper.to_array(tensor).astype(float) for tensor in model.graph.initializer)
+
+
+PARTS = {"networks": networks, "neighbour": neighbour, "time": timing}
+
+
+def run(*, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None) -> None:
+    for part in parts:
+        PARTS[part](folder, quick=quick)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.quantization", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=list(PARTS))
+    parser.add_argument("--quick", action="store_true", help="one network, one data set")
+    parser.add_argument("--networks", type=Path, help="a folder in which trained networks are kept")
+    given = parser.parse_args()
+    run(quick=given.quick, parts=tuple(given.parts or PARTS), folder=given.networks)

@@ -1,0 +1,95 @@
+"""`annealfit quantize`: a network in, a network out, as people use it."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+from annealfit.cli import app, main
+from annealfit.quantization import ROUNDING_METHODS, read_packed_weights
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "quantization"))
+from small_networks import constants_of, perceptron, run
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    onnx.save(perceptron(), tmp_path / "model.onnx")
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(200, 12)))
+    return tmp_path
+
+
+def quantize(folder, *arguments, model="model.onnx"):
+    command = ["quantize", str(folder / model), "--calibration", str(folder / "X.npy"), *arguments]
+    return runner.invoke(app, command)
+
+
+def test_a_network_and_its_integers_are_written(folder):
+    output, picture = folder / "small.onnx", folder / "errors.png"
+    result = quantize(folder, "--bits", "1", "-o", str(output), "--plot", str(picture))
+    assert result.exit_code == 0, result.output
+    for word in ("first", "MatMul", "12×16", "second", "Gemm", "gptq search", "annealed", "times smaller", "Written"):
+        assert word in result.output
+    small = onnx.load(output)
+    packed, stored = read_packed_weights(folder / "small.safetensors"), constants_of(small)
+    np.testing.assert_array_equal(packed["w1"], stored["w1"])
+    assert run(small, np.load(folder / "X.npy")).shape == (200, 5)
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_json_has_every_number(folder):
+    result = quantize(folder, "--levels", "ternary", "--keep", "second", "--method", "descent", "--json")
+    found = json.loads(result.output)
+    (layer,) = found["layers"]
+    assert layer["levels"] == [-1, 0, 1]
+    assert set(layer["errors"]) == {"nearest", "gptq", "gptq_search", "descent"}
+    assert found["bytes_after"] < found["bytes_before"]
+    assert found["written"] == []
+
+
+def test_a_sampler_by_its_word(folder):
+    result = quantize(folder, "--bits", "1", "--sampler", "native:num_sweeps=10", "--json")
+    assert result.exit_code == 0, result.output
+    assert "SimulatedAnnealer" in json.loads(result.output)["layers"][0]["errors"]
+
+
+def test_nothing_is_written_unless_asked(folder):
+    before = sorted(folder.iterdir())
+    result = quantize(folder, "--method", "nearest")
+    assert "Add -o" in result.output
+    assert sorted(folder.iterdir()) == before
+
+
+def test_help_names_every_method():
+    text = " ".join(re.sub(r"[│\n]", " ", runner.invoke(app, ["quantize", "--help"]).output).split())
+    for word in ROUNDING_METHODS:
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "magic"], "method is 'magic'"),
+        (["--bits", "12"], "bits is 12"),
+        (["-o", "small.safetensors"], "does not end in onnx"),
+        (["-o", "{folder}/model.onnx"], "is the network itself"),
+        (["--plot", "errors.docx"], "does not end in a format for figures"),
+        (["--keep", "third"], "keep names"),
+        (["--sampler", "magic"], "sampler is 'magic'"),
+    ],
+)
+def test_errors_are_one_clear_line(folder, arguments, message, monkeypatch, capsys):
+    given = [argument.format(folder=folder) for argument in arguments]
+    command = ["annealfit", "quantize", str(folder / "model.onnx"), "--calibration", str(folder / "X.npy"), *given]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
