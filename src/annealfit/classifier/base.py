@@ -22,8 +22,17 @@ from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.problems import Problems
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import default_sampler, opened_sampler, resolve_sampler
+from annealfit.samplers.protocol import Preflight
 from annealfit.threads import blas_threads
-from annealfit.training import HistoryRow, Plan, PrecisionPolicy, RangePolicy, Trainer, TrainingResult
+from annealfit.training import (
+    HistoryRow,
+    Plan,
+    PrecisionPolicy,
+    RangePolicy,
+    Trainer,
+    TrainingResult,
+    TrainingState,
+)
 from annealfit.training.acceptance import Acceptance
 from annealfit.training.initialization import Initialization
 from annealfit.training.loop import Callback
@@ -135,12 +144,28 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         >>> first.n_variables
         10
         """
+        trainer, state = self._before_training(X, y, sample_weight, default_sampler())  # no sampler sees them here
+        return trainer.problems(state)
+
+    def preflight(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Preflight | None:
+        """What one step of every layer would cost on the sampler's device; None where there is no device.
+
+        A device that cannot take such problems says so, before anything is paid for.
+        """
+        with opened_sampler(self.sampler, seed_of_training(self)) as sampler:
+            trainer, state = self._before_training(X, y, sample_weight, sampler)
+            return trainer.preflight(state)
+
+    def _before_training(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, sampler: Sampler
+    ) -> tuple[Trainer, TrainingState]:
+        """A training that starts anew, of a clone: nothing here changes."""
         blank = clone(self).set_params(checkpoint=None, resume=False, warm_start=False)
         seed = seed_of_training(blank)
         plan = blank._plan(seed)
         data = blank._training_data(X, y, sample_weight, None, seed)
-        trainer = Trainer(data.objective, default_sampler(), plan)  # no sampler sees them here
-        return trainer.problems(start_of_training(blank, trainer, data)[0])
+        trainer = Trainer(data.objective, sampler, plan)
+        return trainer, start_of_training(blank, trainer, data)[0]
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; `sampler__num_reads` and its like set those of the sampler."""
