@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from annealfit.classifier.predictions import LinearPredictions
 from annealfit.classifier.settings import make_plan
 from annealfit.classifier.start import Weights, seed_of_training, start_of_training, unchanged_on_error
 from annealfit.coordinates import Coordinates
+from annealfit.errors import check_number
 from annealfit.objectives import Curvature, in_turns
 from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.problems import Problems
@@ -135,8 +137,12 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
             raise KeyboardInterrupt
         return self
 
-    def problems(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Problems:
-        """The problems of the first iteration of a training, one per class, for export or for other solvers.
+    def problems(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None, *, after: int = 0
+    ) -> Problems:
+        """The problems of an iteration of a training, for export or for other solvers: the first, or a later one.
+
+        A head has one per class. Iterations before it, if any, are carried out with the sampler.
 
         >>> from sklearn.datasets import load_iris
         >>> from annealfit import AnnealedClassifier
@@ -144,8 +150,14 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         >>> first.n_variables
         10
         """
-        trainer, state = self._before_training(X, y, sample_weight, default_sampler())  # no sampler sees them here
-        return trainer.problems(state)
+        check_number("after", after, Integral, minimum=0)
+        if not after:
+            trainer, state = self._before_training(X, y, sample_weight, default_sampler())  # no sampler sees them here
+            return trainer.problems(state)
+        with opened_sampler(self.sampler, seed_of_training(self)) as sampler:
+            trainer, state = self._before_training(X, y, sample_weight, sampler)
+            result = trainer.run(state, callbacks=[lambda iteration: iteration.state.iteration >= after])
+            return trainer.problems(result.state)
 
     def preflight(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Preflight | None:
         """What one step of every layer would cost on the sampler's device; None where there is no device.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
 
 from annealfit import __version__
 from annealfit.cli.display import console, errors, make_table, plain, training_progress
@@ -43,15 +42,16 @@ from annealfit.cli.options import (
     parse_sizes,
 )
 from annealfit.cli.preparing import head_job, make_classifier, make_network, network_job, prepare
-from annealfit.cli.sampling import choose_sampler, describe_plan, sampler_notes
+from annealfit.cli.run_output import draw_run, tell_run
+from annealfit.cli.sampling import choose_sampler, describe_plan
 from annealfit.datasets import load_dataset
 from annealfit.description import describe
-from annealfit.errors import InvalidInputError, MissingDependencyError
+from annealfit.errors import InvalidInputError
 from annealfit.experiments import store
 from annealfit.export import file_offset, offset_note, write
 
 if TYPE_CHECKING:
-    from annealfit.experiments import TrainingRun
+    pass
 
 
 def train(
@@ -137,8 +137,8 @@ def train(
             else:
                 errors.print("Interrupted before the first iteration: there is nothing to resume; start it again.")
             raise typer.Exit(130) from None
-    notes = _draw(run, folder) if plots else []
-    _tell(run, folder, again, notes, as_json=as_json)
+    notes = draw_run(run, folder) if plots else []
+    tell_run(run, folder, again, notes, as_json=as_json)
 
 
 def predict(
@@ -247,55 +247,3 @@ def _check_resumable(out: Path | None, resume: bool) -> None:
             if out is None
             else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
         )
-
-
-def _tell(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_json: bool) -> None:
-    """Print the table, or its JSON, and what else the user should know."""
-    classifier = run.model.classifier
-    notes = [*notes, *sampler_notes(classifier)]
-    interrupted = classifier.stop_reason_ == "interrupted"
-    if interrupted:
-        notes.append(
-            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
-            f"annealfit {again}"
-        )
-    if as_json:
-        typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
-    else:
-        console.print(_comparison_table(run))
-        for note in notes:
-            console.print(plain(note), soft_wrap=True)
-        console.print(f"Run folder: {folder}", soft_wrap=True)
-    if interrupted:
-        raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
-
-
-def _comparison_table(run: TrainingRun) -> Table:
-    table = make_table(
-        f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
-    )
-    table.add_column("method", no_wrap=True)
-    for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for record in run.records:
-        table.add_row(
-            record.method,
-            *(f"{100 * value:.1f}" for value in (record.train["accuracy"], *record.test.values())),
-            f"{record.loss:.4f}",
-            f"{record.seconds:.2f}",
-        )
-    return table
-
-
-def _draw(run: TrainingRun, folder: Path) -> list[str]:
-    """Save the figures; without matplotlib say so instead."""
-    from annealfit.experiments.network_run import NetworkRun
-    from annealfit.report import figures, network_figures
-
-    try:
-        figures.save_run_figures(run, folder)
-        if isinstance(run, NetworkRun):
-            network_figures.save_network_figures(run, folder)
-    except MissingDependencyError as error:
-        return [f"No plots: {error}"]
-    return []
