@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 RUN_PRESETS = ("literal", "matched", "annealfit")
 CLASSICAL = "classical"  # the paper's SGD
 OPTIMUM = "optimum"  # logistic regression at the same λ
+# A network of the paper's sizes: its head alone, its filters too, and by Adam.
+FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK = "network_frozen", "network", "network_adam"
+NETWORK_METHODS = (FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK)
 
 
 @dataclass(frozen=True)
 class RunSpec:
     """One method on one data set with one seed.
 
-    `method` is "classical", "optimum" or "qubo"; the fields after `seed` matter to "qubo" only, where None takes
-    the preset's own value.
+    `method` is "classical", "optimum", "qubo" or one of NETWORK_METHODS; the fields after `seed` matter to "qubo"
+    only, where None takes the preset's own value.
 
     >>> spec = RunSpec("digits", "qubo", seed=42, preset="matched", bits=20)
     >>> spec.label, spec == RunSpec.from_json(spec.to_json())
@@ -40,7 +43,7 @@ class RunSpec:
     step: float | None = None
 
     def __post_init__(self) -> None:
-        choose("method", self.method, (CLASSICAL, OPTIMUM, "qubo"))
+        choose("method", self.method, (CLASSICAL, OPTIMUM, "qubo", *NETWORK_METHODS))
         if self.method == "qubo":
             choose("preset", self.preset, RUN_PRESETS)
             if self.bits is None:
