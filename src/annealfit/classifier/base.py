@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,14 +18,24 @@ from annealfit.classifier.predictions import LinearPredictions
 from annealfit.classifier.settings import make_plan
 from annealfit.classifier.start import Weights, seed_of_training, start_of_training, unchanged_on_error
 from annealfit.coordinates import Coordinates
+from annealfit.errors import check_number
 from annealfit.objectives import Curvature, in_turns
 from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.problems import Problems
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import default_sampler, opened_sampler, resolve_sampler
+from annealfit.samplers.protocol import Preflight
 from annealfit.schema import Field, TensorFields
 from annealfit.threads import blas_threads
-from annealfit.training import HistoryRow, Plan, PrecisionPolicy, RangePolicy, Trainer, TrainingResult
+from annealfit.training import (
+    HistoryRow,
+    Plan,
+    PrecisionPolicy,
+    RangePolicy,
+    Trainer,
+    TrainingResult,
+    TrainingState,
+)
 from annealfit.training.acceptance import Acceptance
 from annealfit.training.initialization import Initialization
 from annealfit.training.loop import Callback
@@ -127,8 +138,12 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
             raise KeyboardInterrupt
         return self
 
-    def problems(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Problems:
-        """The problems of the first iteration of a training, one per class, for export or for other solvers.
+    def problems(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None, *, after: int = 0
+    ) -> Problems:
+        """The problems of an iteration of a training, for export or for other solvers: the first, or a later one.
+
+        A head has one per class. Iterations before it, if any, are carried out with the sampler.
 
         >>> from sklearn.datasets import load_iris
         >>> from annealfit import AnnealedClassifier
@@ -136,12 +151,34 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         >>> first.n_variables
         10
         """
+        check_number("after", after, Integral, minimum=0)
+        if not after:
+            trainer, state = self._before_training(X, y, sample_weight, default_sampler())  # no sampler sees them here
+            return trainer.problems(state)
+        with opened_sampler(self.sampler, seed_of_training(self)) as sampler:
+            trainer, state = self._before_training(X, y, sample_weight, sampler)
+            result = trainer.run(state, callbacks=[lambda iteration: iteration.state.iteration >= after])
+            return trainer.problems(result.state)
+
+    def preflight(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Preflight | None:
+        """What one step of every layer would cost on the sampler's device; None where there is no device.
+
+        A device that cannot take such problems says so, before anything is paid for.
+        """
+        with opened_sampler(self.sampler, seed_of_training(self)) as sampler:
+            trainer, state = self._before_training(X, y, sample_weight, sampler)
+            return trainer.preflight(state)
+
+    def _before_training(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, sampler: Sampler
+    ) -> tuple[Trainer, TrainingState]:
+        """A training that starts anew, of a clone: nothing here changes."""
         blank = clone(self).set_params(checkpoint=None, resume=False, warm_start=False)
         seed = seed_of_training(blank)
         plan = blank._plan(seed)
         data = blank._training_data(X, y, sample_weight, None, seed)
-        trainer = Trainer(data.objective, default_sampler(), plan)  # no sampler sees them here
-        return trainer.problems(start_of_training(blank, trainer, data)[0])
+        trainer = Trainer(data.objective, sampler, plan)
+        return trainer, start_of_training(blank, trainer, data)[0]
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; `sampler__num_reads` and its like set those of the sampler."""

@@ -8,14 +8,15 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from annealfit.classifier.base import AnnealedEstimator
 from annealfit.classifier.data import LabelledTable, TrainingData
 from annealfit.classifier.estimator import AnnealedClassifier
-from annealfit.classifier.start import check_warm_start, initial_weights
+from annealfit.classifier.start import check_warm_start, initial_weights, seed_of_training
 from annealfit.convolution import Images, join_filters, shifts_within, split_filters
 from annealfit.coordinates import Coordinates, RawCoordinates
 from annealfit.errors import InvalidInputError, check_number, choose_or_own
@@ -200,8 +201,29 @@ class AnnealedConvNet(AnnealedEstimator):
         head = AnnealedClassifier.from_tensors(tensors, {**manifest, "parameters": own, "not_stored": {}})
         return make_pipeline(self.features_, head)
 
+    def loss_and_start(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> tuple[ConvNet, dict[str, NDArray[np.float64]]]:
+        """The loss that `fit` would minimise and the weights that it would start from, for other optimisers.
+
+        >>> from annealfit import load_dataset
+        >>> data = load_dataset("digits", n_train=100, n_test=100)
+        >>> loss, weights = AnnealedConvNet(random_state=0).loss_and_start(data.X_train, data.y_train)
+        >>> list(weights), round(loss.at("head", weights).cross_entropy, 2)
+        (['conv1', 'head'], 2.3)
+        """
+        seed = seed_of_training(self)
+        data = clone(self)._training_data(X, y, sample_weight, None, seed)
+        if not isinstance(data.objective, ConvNet):
+            raise InvalidInputError("with trainable=() there is no loss of filters; AnnealedClassifier has the head's")
+        return data.objective, self._first_weights(data, seed)
+
+    def first_features(self, X: Any) -> RandomConvFeatures:
+        """The features that a training on these images would start from."""
+        return self._first_features(X, seed_of_training(self))
+
     def _plan(self, seed: int) -> Plan:
-        plan, trained = super()._plan(seed), self._trained_layers()
+        plan, trained = super()._plan(seed), self.trained_layers()
         curvature = choose_or_own("filter_curvature", self.filter_curvature, FILTER_CURVATURES)
         check_number("head_steps", self.head_steps, Integral, minimum=1)
         check_number("shifts", self.shifts, Integral, minimum=0)
@@ -221,7 +243,7 @@ class AnnealedConvNet(AnnealedEstimator):
             return FixedDamping(float(given))
         return choose_or_own("damping", given, DAMPINGS, ("first", "revise"))
 
-    def _trained_layers(self) -> list[int]:
+    def trained_layers(self) -> list[int]:
         """The layers that are trained, counted from 0."""
         count = len(self._blank_features(0).layers())
         given: Any = self.trainable
@@ -259,7 +281,7 @@ class AnnealedConvNet(AnnealedEstimator):
     ) -> TrainingData:
         self._drawn = self._first_features(table.features, seed)
         self.n_features_in_ = self._drawn.n_features_in_
-        trained = self._trained_layers()
+        trained = self.trained_layers()
         if not trained and not self.shifts:
             return self._data_of_features(table, held_out, classes)
         filters = [join_filters(*layer) for layer in zip(self._drawn.filters_, self._drawn.biases_, strict=True)]
@@ -325,11 +347,7 @@ class AnnealedConvNet(AnnealedEstimator):
         return data.objective.first_weights(weights)
 
     def _set_weights(self, weights: Mapping[str, NDArray[np.float64]]) -> None:
-        filters, biases = list(self._drawn.filters_), list(self._drawn.biases_)
-        for layer, shape in enumerate(self._drawn.network_.layers):
-            if layer_name(layer) in weights:
-                filters[layer], biases[layer] = split_filters(weights[layer_name(layer)], shape)
-        self.features_ = self._drawn.with_filters(filters, biases)
+        self.features_ = with_trained_layers(self._drawn, weights)
         self.initial_filters_ = self._drawn.filters_
         self._set_head(weights[HEAD])
 
@@ -356,3 +374,12 @@ class AnnealedConvNet(AnnealedEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def with_trained_layers(features: RandomConvFeatures, weights: Mapping[str, NDArray[np.float64]]) -> RandomConvFeatures:
+    """The features with the filters that weights of a network have for some of the layers."""
+    filters, biases = list(features.filters_), list(features.biases_)
+    for layer, shape in enumerate(features.network_.layers):
+        if layer_name(layer) in weights:
+            filters[layer], biases[layer] = split_filters(weights[layer_name(layer)], shape)
+    return features.with_filters(filters, biases)

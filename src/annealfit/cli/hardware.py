@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -30,10 +30,18 @@ from annealfit.hardware.feasibility import (
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_properties
 from annealfit.report import hardware_figure
 
+if TYPE_CHECKING:
+    from annealfit.experiments.hardware_study import FilterSize
+
 
 def hardware(
     features: Annotated[str, typer.Option(help="Features d of an image, as 18 or 9,18,36.")] = "18",
     classes: Annotated[str, typer.Option(help="Classes, as 10 or 2-10.")] = "10",
+    filters: Annotated[
+        int | None, typer.Option(help="Filters of a convolution layer that is trained: their problems, not the head's.")
+    ] = None,
+    kernel: Annotated[int, typer.Option(help="With --filters: their kernel size, 1 to 5.")] = 3,
+    channels: Annotated[int, typer.Option(help="With --filters: channels of their input.")] = 1,
     bits: Annotated[str, typer.Option(help="Bits per weight update, as 3, 1-20 or 1,2,5-8.")] = "1-20",
     topology: Annotated[
         list[str] | None,
@@ -56,8 +64,8 @@ def hardware(
     """Tell whether the problems of a training fit an annealer's chip, and what they cost there.
 
     Embeds every class's problem, which is a clique of (d+1)·K variables, counts how many classes fit side by side,
-    and sets the coefficients of digits' problems, raw and centred, against the published analog error. Nothing is
-    submitted.
+    and sets the coefficients of digits' problems, raw and centred, against the published analog error. With --filters
+    the problems are those of filters, cliques of (kernel²·channels+1)·K variables. Nothing is submitted.
 
     [bold]Examples[/]
 
@@ -65,13 +73,16 @@ def hardware(
 
       annealfit hardware --bits 1-10 --topology P16 --defects 0.01 --plot fit.png
 
+      annealfit hardware --filters 16 --kernel 5 --bits 1-3 --topology P16
+
       annealfit hardware --bits 1-3 --solver Advantage2_system1.json --reads 1000
     """
-    from annealfit.experiments.hardware_study import make_workloads
+    from annealfit.experiments.hardware_study import FilterSize, make_workloads
 
+    size = None if filters is None else FilterSize(kernel, channels)
     workloads = make_workloads(
-        _numbers(features, "--features"),
-        _numbers(classes, "--classes"),
+        _numbers(features, "--features") if size is None else [size.features],
+        _numbers(classes, "--classes") if filters is None else [filters],
         _numbers(bits, "--bits"),
         reads=reads,
         iterations=iterations,
@@ -80,7 +91,7 @@ def hardware(
     if plot is not None:
         hardware_figure.check_drawable(plot, [workload.features for workload in workloads])
     devices = _devices(topology, defects, solver, seed)
-    rows = _study(devices, workloads, seed, parse_coordinates(coordinates))
+    rows = _study(devices, workloads, seed, parse_coordinates(coordinates), size)
     every_features = dict.fromkeys(workload.features for workload in workloads)
     capacities = [capacity_of(device.chip, number) for device in devices for number in every_features]
     if plot is not None:
@@ -88,7 +99,7 @@ def hardware(
     if as_json:
         typer.echo(json.dumps(_as_json(devices, capacities, rows, workloads[0]), indent=2, ensure_ascii=False))
         return
-    _print_tables(devices, rows, capacities)
+    _print_tables(devices, rows, capacities, "class" if filters is None else "filter")
     for line in [*_answers(capacities, rows), *_notes(devices, rows, workloads[0], plot)]:
         console.print(plain(line), soft_wrap=True)
 
@@ -117,9 +128,11 @@ def _by_ranges(devices: Sequence[Device], rows: Sequence[Feasibility]) -> list[l
     return [group for group in groups if any(row.resolutions for row in group)]
 
 
-def _print_tables(devices: Sequence[Device], rows: Sequence[Feasibility], capacities: Sequence[Capacity]) -> None:
+def _print_tables(
+    devices: Sequence[Device], rows: Sequence[Feasibility], capacities: Sequence[Capacity], one: str
+) -> None:
     for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
-        print_wide(embedding_table(list(rows_of_chip), capacities))
+        print_wide(embedding_table(list(rows_of_chip), capacities, one))
     for rows_of_ranges in _by_ranges(devices, rows):
         chips = ", ".join(dict.fromkeys(row.chip for row in rows_of_ranges))
         console.print(plain(f"Couplings of digits' problems, scaled to the ranges of {chips}"), soft_wrap=True)
@@ -127,7 +140,11 @@ def _print_tables(devices: Sequence[Device], rows: Sequence[Feasibility], capaci
 
 
 def _study(
-    devices: Sequence[Device], workloads: Sequence[Workload], seed: int, coordinates: Sequence[str]
+    devices: Sequence[Device],
+    workloads: Sequence[Workload],
+    seed: int,
+    coordinates: Sequence[str],
+    filters: FilterSize | None,
 ) -> list[Feasibility]:
     from annealfit.experiments.hardware_study import study_hardware
 
@@ -137,7 +154,7 @@ def _study(
     rows = []
     with progress:
         task = progress.add_task(devices[0].chip.name, total=len(devices) * len(workloads))
-        for row in study_hardware(devices, workloads, seed, coordinates):
+        for row in study_hardware(devices, workloads, seed, coordinates, filters):
             rows.append(row)
             progress.update(task, advance=1, description=row.chip)
     return rows

@@ -14,7 +14,12 @@ from annealfit.hardware.feasibility import Capacity, Feasibility
 
 _NOTHING = "–"
 _HEADED_IF_VARIED = ("features", "classes")
-_FOLDED = ("qubits\nclass / call", "at once", "calls")  # where a terminal is narrower than the table
+_FOLDED = (
+    "qubits\nclass / call",
+    "qubits\nfilter / call",
+    "at once",
+    "calls",
+)  # where a terminal is narrower than the table
 
 
 def print_wide(table: Table) -> None:
@@ -26,14 +31,14 @@ def print_wide(table: Table) -> None:
     wide.print()
 
 
-def embedding_table(rows: Sequence[Feasibility], capacities: Sequence[Capacity]) -> Table:
-    """What fits one chip, and what it costs there."""
+def embedding_table(rows: Sequence[Feasibility], capacities: Sequence[Capacity], one: str = "class") -> Table:
+    """What fits one chip, and what it costs there; `one` is what a problem is of."""
     capacity = next(capacity for capacity in capacities if capacity.chip == rows[0].chip)
     table = make_table(
         f"{plain(capacity.chip)}: {capacity.qubits:,} qubits, {capacity.couplers:,} couplers, "
         f"largest clique {capacity.largest_clique}"
     )
-    return _filled(table, [_cells(row) for row in rows])
+    return _filled(table, [_cells(row, one) for row in rows])
 
 
 def coefficient_table(rows: Sequence[Feasibility]) -> Table:
@@ -58,7 +63,7 @@ def _filled(table: Table, cells: Sequence[dict[str, str]]) -> Table:
     return table
 
 
-def _cells(row: Feasibility) -> dict[str, str]:
+def _cells(row: Feasibility, one: str) -> dict[str, str]:
     """The texts of a row by their headings."""
     placement, cost = row.placement, row.cost
     texts = {
@@ -68,7 +73,7 @@ def _cells(row: Feasibility) -> dict[str, str]:
         "variables": f"{row.variables:,}",
         "couplings": f"{row.couplings:,}",
         "chains": _NOTHING,
-        "qubits\nclass / call": _NOTHING,
+        f"qubits\n{one} / call": _NOTHING,
         "at once": "no fit",
         "calls": _NOTHING,
         "QPU\ntime": _NOTHING,
@@ -77,7 +82,7 @@ def _cells(row: Feasibility) -> dict[str, str]:
         shortest, longest = placement.shortest_chain, placement.longest_chain
         texts |= {
             "chains": str(longest) if shortest == longest else f"{shortest}–{longest}",
-            "qubits\nclass / call": f"{placement.qubits_of_a_class:,} / {placement.qubits_of_a_call:,}",
+            f"qubits\n{one} / call": f"{placement.qubits_of_a_class:,} / {placement.qubits_of_a_call:,}",
             "at once": f"{placement.classes_at_once} of {row.classes}",
             "calls": f"{cost.calls:,} × {1000 * cost.access_seconds_of_a_call:.0f} ms",
             "QPU\ntime": f"{cost.access_seconds:,.1f} s",

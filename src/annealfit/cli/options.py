@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,7 +47,26 @@ BitsOption = Annotated[
     int | None,
     typer.Option(help="Bits per weight update, 1 to 30. Default: 3, or 20 with a preset of the paper."),
 ]
+TrainFiltersOption = Annotated[
+    bool,
+    typer.Option(
+        "--train-filters",
+        help="Train the filters too, by QUBOs, one per filter; beside it the same network frozen, and by Adam.",
+    ),
+]
 FiltersOption = Annotated[int, typer.Option(help="Random convolution filters.")]
+LayersOption = Annotated[str, typer.Option(help="Convolution filters; 16,32 are those of two layers.")]
+KernelsOption = Annotated[str, typer.Option(help="Kernel size of the filters, or one per layer.")]
+PoolsOption = Annotated[str, typer.Option(help="Max-pooling size, or one per layer.")]
+ColorOption = Annotated[bool, typer.Option("--color", help="Keep colours; otherwise images become grey.")]
+ImagesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|all",
+        help="Images to train on; all takes all of both parts, to train and to test on.",
+        show_default="the paper's number",
+    ),
+]
 KernelOption = Annotated[int, typer.Option(help="Kernel size of the filters.")]
 PoolOption = Annotated[int, typer.Option(help="Max-pooling size.")]
 StandardizeOption = Annotated[
@@ -96,6 +115,34 @@ def parse_numbers(text: str, option_name: str) -> list[int]:
             )
         numbers += span
     return numbers
+
+
+def parse_sizes(text: str, option_name: str) -> int | tuple[int, ...]:
+    """A number, or one for every layer.
+
+    >>> parse_sizes("2", "--filters"), parse_sizes("16,32", "--filters")
+    (2, (16, 32))
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise InvalidInputError(f"{option_name} is {text!r}; write a whole number above 0, or one per layer as 16,32")
+    sizes = tuple(map(int, parts))
+    return sizes[0] if len(sizes) == 1 else sizes
+
+
+def parse_images(text: str | None) -> dict[str, Any]:
+    """Which images to load, as `load_dataset` takes it.
+
+    >>> parse_images("all"), parse_images("500"), parse_images(None)
+    ({'n_train': 'all', 'n_test': 'all'}, {'n_train': 500}, {})
+    """
+    if text is None:
+        return {}
+    if text == "all":
+        return {"n_train": "all", "n_test": "all"}
+    if not text.isdigit() or int(text) == 0:
+        raise InvalidInputError(f"--images is {text!r}; write a whole number above 0, or all")
+    return {"n_train": int(text)}
 
 
 def parse_coordinates(text: str | None, usual: tuple[str, ...] = ("raw", "centred")) -> tuple[str, ...]:

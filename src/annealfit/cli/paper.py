@@ -32,6 +32,7 @@ _SHOWN_WITH = {
     "benchmark": ("benchmark", "wins", "raising"),
     "recall": ("recall",),
     "times": ("times",),
+    "filters": ("filters",),
     "hardware": ("hardware",),
 }
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import annealfit
 from annealfit.cli.options import Preset
 from annealfit.datasets import load_dataset
+from annealfit.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from annealfit.classifier import AnnealedClassifier
-    from annealfit.experiments import Prepared
+    from annealfit.classifier import AnnealedClassifier, AnnealedConvNet
+    from annealfit.datasets import Dataset
+    from annealfit.experiments import Prepared, TrainingRun
+    from annealfit.training.loop import Callback
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A training that is about to begin: of a head, or of a whole network."""
+
+    dataset: Dataset
+    classifier: AnnealedClassifier | AnnealedConvNet
+    X_train: Any  # features, or images
+    features: dict[str, Any]  # how they are made, as the configuration tells it
+    run: Callable[[Sequence[Callback]], TrainingRun]
 
 
 def prepare(
@@ -34,3 +50,38 @@ def make_classifier(preset: Preset, bits: int | None, max_iter: int | None, seed
     if max_iter is not None:
         classifier.set_params(max_iter=max_iter)
     return classifier.set_params(random_state=seed)
+
+
+def head_job(dataset: Dataset, sizes: dict[str, Any], classifier: AnnealedClassifier) -> Job:
+    """The training of a head on features of these sizes that are made once."""
+    features = annealfit.RandomConvFeatures(**sizes, random_state=classifier.random_state)
+    prepared = annealfit.experiments.Prepared.of(dataset, features)
+
+    def run(callbacks: Sequence[Callback]) -> TrainingRun:
+        return annealfit.experiments.run_training(prepared, classifier, callbacks)
+
+    return Job(dataset, classifier, prepared.X_train, features.get_params(), run)
+
+
+def network_job(dataset: Dataset, sizes: dict[str, Any], net: AnnealedConvNet) -> Job:
+    """The training of a network of these sizes, filters and all."""
+    net.set_params(**sizes)
+
+    def run(callbacks: Sequence[Callback]) -> TrainingRun:
+        from annealfit.experiments.network_run import run_network_training
+
+        return run_network_training(dataset, net, callbacks)
+
+    features = {**sizes, "random_state": net.random_state}
+    return Job(dataset, net, dataset.X_train, features, run)
+
+
+def make_network(preset: Preset, bits: int | None, max_iter: int | None, seed: int) -> AnnealedConvNet:
+    """The network whose filters are trained; the paper's presets have none."""
+    if preset != Preset.annealfit:
+        raise InvalidInputError(
+            f"--train-filters goes with the preset annealfit, not with {preset}: the paper's filters stay as drawn"
+        )
+    given = {"bits": bits, "max_iter": max_iter}
+    net = annealfit.AnnealedConvNet(random_state=seed)
+    return net.set_params(**{name: value for name, value in given.items() if value is not None})

@@ -21,16 +21,17 @@ def choose_sampler(text: str | None, blocks: int | None, usual: Sampler | str | 
     return BlockSampler(sampler, blocks)
 
 
-def describe_plan(plan: Preflight, max_iter: int) -> str:
-    """One line of what is about to be paid."""
+def describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool = False) -> str:
+    """One line of what is about to be paid; where layers take turns, the plan is that of a step of each."""
     from annealfit.samplers.dwave.qpu import UNRESOLVED_SHARE
 
     advice = ": use fewer bits, or --standardize features" if plan.unresolved_share > UNRESOLVED_SHARE else ""
+    what, most = ("A step of every layer", "at most ") if of_layers else ("An iteration", "")
     return (
-        f"An iteration: {plan.calls} {'call' if plan.calls == 1 else 'calls'}, {plan.qubits:,} qubits, chains of at "
+        f"{what}: {plan.calls} {'call' if plan.calls == 1 else 'calls'}, {plan.qubits:,} qubits, chains of at "
         f"most {plan.longest_chain}, {plan.access_seconds:.3f} s of QPU access; {max_iter} iterations: "
-        f"{max_iter * plan.access_seconds:.1f} s. {plan.unresolved_share:.0%} of the couplings are below the device's "
-        f"analog error{advice}."
+        f"{most}{max_iter * plan.access_seconds:.1f} s. {plan.unresolved_share:.0%} of the couplings are below the "
+        f"device's analog error{advice}."
     )
 
 

@@ -12,37 +12,46 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
 
-from annealfit import __version__, experiments
+from annealfit import __version__
 from annealfit.cli.display import console, errors, make_table, plain, training_progress
 from annealfit.cli.options import (
     BitsOption,
     BlocksOption,
+    ColorOption,
     DatasetArgument,
     DownloadOption,
     FiltersOption,
     Format,
     HistoryFormat,
+    ImagesOption,
     JsonOption,
     KernelOption,
+    KernelsOption,
+    LayersOption,
     PoolOption,
+    PoolsOption,
     Preset,
     PresetOption,
     SamplerOption,
     SeedOption,
     SizeOption,
     StandardizeOption,
+    TrainFiltersOption,
+    parse_images,
+    parse_sizes,
 )
-from annealfit.cli.preparing import make_classifier, prepare
-from annealfit.cli.sampling import choose_sampler, describe_plan, sampler_notes
+from annealfit.cli.preparing import head_job, make_classifier, make_network, network_job, prepare
+from annealfit.cli.run_output import draw_run, tell_run
+from annealfit.cli.sampling import choose_sampler, describe_plan
+from annealfit.datasets import load_dataset
 from annealfit.description import describe
-from annealfit.errors import InvalidInputError, MissingDependencyError
+from annealfit.errors import InvalidInputError
 from annealfit.experiments import store
 from annealfit.export import file_offset, offset_note, write
 
 if TYPE_CHECKING:
-    from annealfit.experiments import TrainingRun
+    pass
 
 
 def train(
@@ -50,13 +59,16 @@ def train(
     preset: PresetOption = Preset.annealfit,
     bits: BitsOption = None,
     max_iter: Annotated[int | None, typer.Option(help="Iterations at most.")] = None,
-    filters: FiltersOption = 2,
-    kernel: KernelOption = 3,
-    pool: PoolOption = 2,
+    filters: LayersOption = "2",
+    kernel: KernelsOption = "3",
+    pool: PoolsOption = "2",
+    train_filters: TrainFiltersOption = False,
     standardize: StandardizeOption = "none",
     sampler: SamplerOption = None,
     blocks: BlocksOption = None,
     size: SizeOption = 8,
+    color: ColorOption = False,
+    images: ImagesOption = None,
     download: DownloadOption = False,
     seed: SeedOption = 42,
     out: Annotated[Path | None, typer.Option(help="Run folder. Default: a new one below runs/.")] = None,
@@ -65,11 +77,12 @@ def train(
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Train on a data set by annealing, with SGD and logistic regression beside it.
+    """Train on a data set by annealing, with classical training beside it.
 
     Draws random convolution features, trains the classifier head by QUBO solves, prints one table, and
     leaves a run folder: model, configuration, history, metrics, plots. Ctrl-C ends the training early
-    and keeps what was learnt; --resume goes on from there.
+    and keeps what was learnt; --resume goes on from there. With --train-filters the filters are trained
+    by QUBO solves too, and the folder has pictures of them.
 
     [bold]Examples[/]
 
@@ -77,37 +90,46 @@ def train(
 
       annealfit train digits --preset matched --bits 10 --out runs/matched
 
+      annealfit train digits --train-filters --filters 4
+
       annealfit train mnist --download --filters 8
 
       annealfit train digits --bits 2 --max-iter 20 --sampler mock-qpu:topology=Z12,faults=0.1
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     _check_resumable(out, resume)
-    classifier = make_classifier(preset, bits, max_iter, seed)
+    sizes: dict[str, Any] = {
+        "n_filters": parse_sizes(filters, "--filters"),
+        "kernel_size": parse_sizes(kernel, "--kernel"),
+        "pool_size": parse_sizes(pool, "--pool"),
+        "standardize": standardize,
+    }
+    classifier: Any = (make_network if train_filters else make_classifier)(preset, bits, max_iter, seed)
     used = choose_sampler(sampler, blocks, classifier.sampler, seed)
     classifier.set_params(sampler=used)
-    prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
+    data = load_dataset(dataset, seed=seed, size=size, color=color, download=download, **parse_images(images))
+    job = (network_job if train_filters else head_job)(data, sizes, classifier)
     config = {
         "annealfit": __version__,
         "dataset": dataset,
         "image_size": size,
         "preset": str(preset),
         "seed": seed,
-        "features": prepared.features.get_params(),
+        "features": job.features,
         "classifier": describe(classifier.get_params(deep=False)),
     }
     again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
     with used:  # it may have a connection to close
         # Bad settings, or a problem that does not fit the device, fail before any file is made or any call paid for.
-        plan = used.preflight(classifier.problems(prepared.X_train, prepared.dataset.y_train))
+        plan = classifier.preflight(job.X_train, data.y_train)
         if plan is not None:
-            errors.print(plain(describe_plan(plan, classifier.max_iter)), soft_wrap=True)
+            errors.print(plain(describe_plan(plan, classifier.max_iter, of_layers=train_filters)), soft_wrap=True)
         with store.opened_run_folder(folder, config, resume=resume):
             classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
             try:
                 with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
-                    run = experiments.run_training(prepared, classifier, [on_iteration])
+                    run = job.run([on_iteration])
                 store.save_run(run, folder, config, history_format=history)
             except KeyboardInterrupt:  # before or after the iterations: during them, what was learnt is kept
                 if (folder / store.CHECKPOINT_FILE).exists():
@@ -115,8 +137,8 @@ def train(
                 else:
                     errors.print("Interrupted before the first iteration: there is nothing to resume; start it again.")
                 raise typer.Exit(130) from None
-    notes = _draw(run, folder) if plots else []
-    _tell(run, folder, again, notes, as_json=as_json)
+    notes = draw_run(run, folder) if plots else []
+    tell_run(run, folder, again, notes, as_json=as_json)
 
 
 def predict(
@@ -225,51 +247,3 @@ def _check_resumable(out: Path | None, resume: bool) -> None:
             if out is None
             else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
         )
-
-
-def _tell(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_json: bool) -> None:
-    """Print the table, or its JSON, and what else the user should know."""
-    classifier = run.model.classifier
-    notes = [*notes, *sampler_notes(classifier)]
-    interrupted = classifier.stop_reason_ == "interrupted"
-    if interrupted:
-        notes.append(
-            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
-            f"annealfit {again}"
-        )
-    if as_json:
-        typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
-    else:
-        console.print(_comparison_table(run))
-        for note in notes:
-            console.print(plain(note), soft_wrap=True)
-        console.print(plain(f"Run folder: {folder}"), soft_wrap=True)
-    if interrupted:
-        raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
-
-
-def _comparison_table(run: TrainingRun) -> Table:
-    counts = f"{len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
-    table = make_table(plain(f"{run.dataset.name}: {counts}"))
-    table.add_column("method", no_wrap=True)
-    for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for record in run.records:
-        table.add_row(
-            plain(record.method),
-            *(f"{100 * value:.1f}" for value in (record.train["accuracy"], *record.test.values())),
-            f"{record.loss:.4f}",
-            f"{record.seconds:.2f}",
-        )
-    return table
-
-
-def _draw(run: TrainingRun, folder: Path) -> list[str]:
-    """Save the figures; without matplotlib say so instead."""
-    from annealfit.report import figures
-
-    try:
-        figures.save_run_figures(run, folder)
-    except MissingDependencyError as error:
-        return [f"No plots: {error}"]
-    return []

@@ -20,7 +20,8 @@ from annealfit.errors import InvalidInputError
 
 Values = NDArray[Any]  # of single or double precision, as the images are
 
-_BATCH_BYTES = 2 * 2**20  # patches of a few images at a time, which stay in the processor's cache
+_BATCH_BYTES = 2 * 2**20  # of what is worked out at a time, which stays in the processor's cache
+_SEEDS = 10  # quantities that are usually differentiated: one per class
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ class LayerShape:
         return height * width
 
     @property
+    def inputs(self) -> int:
+        """Values of its input."""
+        return self.height * self.width * self.channels
+
+    @property
     def n_parameters(self) -> int:
         """Of one filter, the bias among them."""
         return self.kernel**2 * self.channels + 1
@@ -60,8 +66,8 @@ class LayerShape:
 class LayerTrace(NamedTuple):
     """What derivatives need to know about a layer's way from inputs to outputs."""
 
-    patches: Values  # (n, places, parameters)
-    winners: NDArray[np.int32]  # (n, h, w, filters): the place that won, −1 where nothing is above 0
+    inputs: Values  # (n, height, width, channels)
+    winners: NDArray[np.int32]  # (n, h, w, filters): which of its window, −1 where nothing is above 0
     outputs: Values  # (n, h, w, filters)
 
 
@@ -110,7 +116,7 @@ class Network:
     def features(self, images: Values, weights: Sequence[Values]) -> Values:
         """Features (n, d) of images (n, height, width, channels): filter by filter, each a picture row by row."""
         features = np.empty((len(images), self.n_features), images.dtype)
-        for batch in self._batches(len(images)):
+        for batch in self._batches(len(images), self._most(lambda shape: shape.inputs)):
             features[batch] = _flat(self._traces(images[batch], weights)[-1].outputs)
         return features
 
@@ -131,7 +137,8 @@ class Network:
         R quantities with respect to the features. Where several places of a window are equally large, the first
         counts.
         """
-        for batch in self._batches(len(images)):
+        derivatives = self._most(lambda shape: max(shape.inputs, shape.filters * shape.n_parameters))
+        for batch in self._batches(len(images), _SEEDS * derivatives):
             traces = self._traces(images[batch], weights)
             found = self._at_places(cotangents(_flat(traces[-1].outputs), batch), images.dtype)
             for above in range(len(self.layers) - 1, layer, -1):
@@ -146,7 +153,7 @@ class Network:
         `cotangents` are as in `jacobians`, of one quantity.
         """
         totals = [np.zeros((shape.filters, shape.n_parameters)) for shape in self.layers]
-        for batch in self._batches(len(images)):
+        for batch in self._batches(len(images), self._most(lambda shape: shape.filters * shape.n_parameters)):
             traces = self._traces(images[batch], weights)
             found = self._at_places(cotangents(_flat(traces[-1].outputs), batch), images.dtype)
             for layer in reversed(range(len(self.layers))):
@@ -169,10 +176,14 @@ class Network:
             inputs = traces[-1].outputs
         return traces
 
-    def _batches(self, count: int) -> Iterator[slice]:
-        """Slices of so many images that what is worked out for them stays in the cache."""
-        largest = max(shape.places * (shape.n_parameters + shape.filters) for shape in self.layers)
-        size = max(1, _BATCH_BYTES // (4 * largest))
+    def _most(self, values: Callable[[LayerShape], int]) -> int:
+        """The most values that a layer has of a kind, for one image."""
+        return max(map(values, self.layers))
+
+    @staticmethod
+    def _batches(count: int, values: int) -> Iterator[slice]:
+        """Slices of so many images, of so many values each, as stay in the cache."""
+        size = max(1, _BATCH_BYTES // (4 * values))
         return (slice(first, first + size) for first in range(0, count, size))
 
 
@@ -193,40 +204,34 @@ def split_filters(weights: Values, shape: LayerShape) -> tuple[Values, Values]:
 
 
 def _trace(inputs: Values, weights: Values, shape: LayerShape) -> LayerTrace:
-    from annealfit.convolution._kernels import gather_patches, rectify_and_pool  # numba takes a moment to load
+    from annealfit.convolution._kernels import LANES, convolve_and_pool  # numba takes a moment to load
 
-    count = len(inputs)
-    patches = np.empty((count, shape.places, shape.n_parameters), inputs.dtype)
-    gather_patches(inputs, shape.kernel, patches)
-    convolved = patches.reshape(-1, shape.n_parameters) @ weights.T
-    outputs = np.empty((count, *shape.pooled, shape.filters), inputs.dtype)
+    blocks = -(-shape.filters // LANES)
+    by_lane = np.zeros((blocks * LANES, shape.n_parameters), inputs.dtype)
+    by_lane[: shape.filters] = weights
+    by_lane = np.ascontiguousarray(by_lane.reshape(blocks, LANES, -1).transpose(0, 2, 1))
+    outputs = np.empty((len(inputs), *shape.pooled, shape.filters), inputs.dtype)
     winners = np.empty(outputs.shape, np.int32)
-    rectify_and_pool(convolved.reshape(count, *shape.convolved, shape.filters), shape.pool, outputs, winners)
-    return LayerTrace(patches, winners, outputs)
+    convolve_and_pool(inputs, by_lane, shape.kernel, shape.pool, outputs, winners)
+    return LayerTrace(inputs, winners, outputs)
 
 
 def _by_filter(cotangents: Values, trace: LayerTrace, shape: LayerShape) -> Values:
     """Derivatives (n, R, F, D) with respect to a layer's filters, from those with respect to its outputs."""
-    placed = _placed(cotangents, trace, shape)
-    found = placed.reshape(len(placed), -1, shape.places) @ trace.patches
-    return found.reshape(*placed.shape[:3], shape.n_parameters)
+    from annealfit.convolution._kernels import LANES, derive_by_filters
+
+    vectors = -(-shape.n_parameters // LANES)
+    found = np.empty((*cotangents.shape[:2], shape.filters, vectors, LANES), trace.inputs.dtype)
+    derive_by_filters(trace.inputs, trace.winners, cotangents, shape.kernel, shape.pool, found)
+    return found.reshape(*found.shape[:3], -1)[..., : shape.n_parameters]
 
 
 def _pull_back(cotangents: Values, trace: LayerTrace, weights: Values, shape: LayerShape) -> Values:
     """Derivatives with respect to a layer's inputs (n, R, H, W, C), from those with respect to its outputs."""
-    from annealfit.convolution._kernels import add_patches
+    from annealfit.convolution._kernels import derive_by_images
 
-    placed = _placed(cotangents, trace, shape).reshape(-1, shape.filters, shape.places)
-    patches = placed.transpose(0, 2, 1) @ weights[:, :-1].astype(placed.dtype)
-    spread = np.empty((len(placed), shape.height, shape.width, shape.channels), placed.dtype)
-    add_patches(patches, shape.kernel, spread)
-    return spread.reshape(*cotangents.shape[:2], *spread.shape[1:])
-
-
-def _placed(cotangents: Values, trace: LayerTrace, shape: LayerShape) -> Values:
-    """Derivatives (n, R, F, places) with respect to the convolution, from those with respect to what was pooled."""
-    from annealfit.convolution._kernels import place_at_winners
-
-    placed = np.empty((*cotangents.shape[:2], shape.filters, shape.places), trace.patches.dtype)
-    place_at_winners(cotangents, trace.winners, placed)
-    return placed
+    found = np.empty((*cotangents.shape[:2], *trace.inputs.shape[1:]), trace.inputs.dtype)
+    derive_by_images(
+        cotangents, trace.winners, weights.astype(found.dtype, copy=False), shape.kernel, shape.pool, found
+    )
+    return found

@@ -17,7 +17,7 @@ from annealfit.rows.base import Term
 from annealfit.threads import in_order
 
 ROWS_PER_CHUNK = 1024  # a unit of work of a thread
-KEPT_BYTES = 2**29  # features of up to so many bytes are kept; of more images they are worked out at every pass
+KEPT_BYTES = 2**30  # features of up to so many bytes are kept; of more images they are worked out at every pass
 
 
 class NetworkRows(Rows):

@@ -1,22 +1,26 @@
 """The problems of a training on chips: sizes, embeddings, costs, and coefficients against analog error.
 
 The coefficients are those of the digits, whatever the number of classes: couplings come from the features and the
-bits alone. Features of other images have other couplings, but bits spread them in the same way.
+bits alone. Features of other images have other couplings, but bits spread them in the same way. A filter's problem is
+a class's of k²·channels features, with couplings of its own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.classifier import AnnealedClassifier
+from annealfit.classifier import AnnealedClassifier, AnnealedConvNet
 from annealfit.datasets import load_dataset
+from annealfit.errors import check_number
 from annealfit.features import RandomConvFeatures
 from annealfit.hardware.analog_error import DeviceRanges, Resolution, resolve
 from annealfit.hardware.feasibility import Device, Feasibility, Workload, assess
@@ -26,6 +30,27 @@ from annealfit.problem import QuadraticProblem
 _FEATURES_OF_A_FILTER = 9
 # A dense problem of more variables takes hundreds of megabytes, and is twenty times what any chip holds.
 MOST_VARIABLES_LOOKED_AT = 4096
+
+
+@dataclass(frozen=True)
+class FilterSize:
+    """What decides the size of a filter's problem.
+
+    >>> FilterSize(kernel=5, channels=1).features
+    25
+    """
+
+    kernel: int
+    channels: int
+
+    def __post_init__(self) -> None:
+        check_number("kernel", self.kernel, Integral, minimum=1, maximum=5, remedy="the digits have 8×8 pixels")
+        check_number("channels", self.channels, Integral, minimum=1, remedy="a grey image has 1")
+
+    @property
+    def features(self) -> int:
+        """Its parameters, without the bias."""
+        return self.kernel**2 * self.channels
 
 
 def make_workloads(
@@ -44,10 +69,12 @@ def study_hardware(
     workloads: Sequence[Workload],
     seed: int = 42,
     coordinates: Sequence[str] = ("raw", "centred"),
+    filters: FilterSize | None = None,
 ) -> Iterator[Feasibility]:
     """Assess every workload on every device, one row after another as they are asked for.
 
-    Every row has the coefficients in all these coordinates side by side; the embedding is the same.
+    Every row has the coefficients in all these coordinates side by side; the embedding is the same. Where the problems
+    are those of filters, these are in raw coordinates.
 
     >>> from annealfit.hardware.feasibility import published_device
     >>> from annealfit.hardware.topologies import ideal_chip
@@ -62,7 +89,12 @@ def study_hardware(
         for workload in workloads:
             if workload.variables <= device.chip.largest_clique:
                 device.chip.tiles(workload.variables, most_classes[workload.variables])  # once; fewer are among them
-            yield assess(workload, device, resolutions_of(workload, device.ranges, seed, coordinates))
+            found = (
+                resolutions_of(workload, device.ranges, seed, coordinates)
+                if filters is None
+                else {"raw": _filter_resolution(filters, workload.bits, device.ranges, seed)}
+            )
+            yield assess(workload, device, found)
 
 
 def resolutions_of(
@@ -85,6 +117,28 @@ def representative_problem(features: int, bits: int, seed: int = 42, coordinates
         inputs[:, :features], labels
     )
     return max(problems, key=lambda problem: float(np.abs(problem.gradient).max()))
+
+
+def representative_filter_problem(size: FilterSize, bits: int, seed: int = 42) -> QuadraticProblem:
+    """The first problem of a filter in a training on digits, of all filters' the one with the largest fields.
+
+    Several channels are those of a layer before it.
+
+    >>> representative_filter_problem(FilterSize(kernel=5, channels=1), bits=3).n_variables
+    78
+    """
+    layers = [(4, size.kernel, 2)] if size.channels == 1 else [(size.channels, 3, 1), (4, size.kernel, 2)]
+    n_filters, kernels, pools = (list(sizes) for sizes in zip(*layers, strict=True))
+    net = AnnealedConvNet(n_filters, kernels, pools, bits=bits, random_state=seed)
+    data = load_dataset("digits", seed=seed)
+    problems = net.problems(data.X_train, data.y_train, after=net.head_steps)  # the last layer's turn comes first
+    return max(problems, key=lambda problem: float(np.abs(problem.gradient).max()))
+
+
+@cache
+def _filter_resolution(size: FilterSize, bits: int, ranges: DeviceRanges, seed: int) -> Resolution:
+    fields, couplings, _ = representative_filter_problem(size, bits, seed).to_ising()
+    return resolve(fields, couplings, ranges)
 
 
 @cache  # devices mostly share their ranges

@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix
 
 import annealfit
 from annealfit.baselines import BaselineResult, solve_logistic, train_sgd
-from annealfit.classifier import AnnealedClassifier
+from annealfit.classifier import AnnealedClassifier, AnnealedConvNet
 from annealfit.experiments.prepared import Prepared
 from annealfit.experiments.records import Record
 from annealfit.experiments.spec import RunSpec
@@ -32,6 +32,7 @@ class Fitted:
     seconds: float
     regularization: float
     stop_reason: str = ""
+    filter_penalty: float = 0.0  # what the filters add to the loss, where they are trained
 
 
 def fit_annealed(prepared: Prepared, classifier: AnnealedClassifier) -> Fitted:
@@ -40,7 +41,7 @@ def fit_annealed(prepared: Prepared, classifier: AnnealedClassifier) -> Fitted:
     return fitted_classifier(classifier)
 
 
-def fitted_classifier(classifier: AnnealedClassifier) -> Fitted:
+def fitted_classifier(classifier: AnnealedClassifier | AnnealedConvNet, filter_penalty: float = 0.0) -> Fitted:
     """What a trained classifier ended with."""
     return Fitted(
         np.vstack([classifier.coef_.T, classifier.intercept_]),
@@ -48,6 +49,7 @@ def fitted_classifier(classifier: AnnealedClassifier) -> Fitted:
         classifier.history_[-1]["seconds"],
         classifier.regularization,
         classifier.stop_reason_,
+        filter_penalty,
     )
 
 
@@ -77,7 +79,7 @@ def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | Non
         method=method,
         spec=spec,
         class_names=dataset.class_names,
-        loss=at_end.loss,
+        loss=at_end.loss + fitted.filter_penalty,
         cross_entropy=at_end.cross_entropy,
         seconds=fitted.seconds,
         stop_reason=fitted.stop_reason,

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 RUN_PRESETS = ("literal", "matched", "annealfit")
 CLASSICAL = "classical"  # the paper's SGD
 OPTIMUM = "optimum"  # logistic regression at the same λ
-METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo")
+# A network of the paper's sizes: its head alone, its filters too, and by Adam.
+FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK = "network_frozen", "network", "network_adam"
+NETWORK_METHODS = (FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK)
+METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo", *NETWORK_METHODS)
 _LONGEST_NAME = 64  # characters of a data set's name in that of a file
 
 
@@ -25,8 +28,8 @@ _LONGEST_NAME = 64  # characters of a data set's name in that of a file
 class RunSpec:
     """One method on one data set with one seed.
 
-    `method` is "classical", "optimum" or "qubo"; the fields after `seed` matter to "qubo" only, where None takes
-    the preset's own value.
+    `method` is "classical", "optimum", "qubo" or one of NETWORK_METHODS; the fields after `seed` matter to "qubo"
+    only, where None takes the preset's own value.
 
     >>> spec = RunSpec("digits", "qubo", seed=42, preset="matched", bits=20)
     >>> spec.label, spec == RunSpec.from_json(spec.to_json())

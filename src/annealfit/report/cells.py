@@ -11,7 +11,7 @@ import numpy as np
 
 from annealfit.experiments.paper import BITS, STUDY_SWEEPS
 from annealfit.experiments.records import Record
-from annealfit.experiments.spec import CLASSICAL, OPTIMUM, RUN_PRESETS, RunSpec
+from annealfit.experiments.spec import CLASSICAL, NETWORK_METHODS, OPTIMUM, RUN_PRESETS, RunSpec
 
 NEAR_POINTS = 5.0  # a percentage this close to the paper's counts as reproduced
 NEAR_SHARE = 0.10  # so does a loss within this share of the paper's
@@ -121,11 +121,11 @@ def dataset_title(name: str) -> str:
     return DATASET_TITLES.get(name, name)
 
 
-def groups(records: Iterable[Record]) -> list[Group]:
-    """Finished runs by data set, preset and method, in the paper's order."""
+def groups(records: Iterable[Record], *, networks: bool = False) -> list[Group]:
+    """Finished runs by data set, preset and method, in the paper's order: those of a head, or those of networks."""
     found: dict[RunSpec, list[Record]] = {}
     for record in records:
-        if record.error is None:
+        if record.error is None and (record.run.method in NETWORK_METHODS) is networks:
             fields = record.run.to_json() | {"seed": 0}
             found.setdefault(RunSpec.from_json(fields), []).append(record)
     ordered = sorted(found, key=_order)

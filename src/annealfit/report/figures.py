@@ -45,6 +45,8 @@ def draw_convergence(records: Sequence[Record], title: str) -> Any:
 def _across(across: str, records: Sequence[Record]) -> str:
     if across == "seconds":
         return "Seconds of training"
+    if "layer" in records[0].history:
+        return "Turn of a layer, or an epoch of Adam"
     solves = len(records[0].class_names) if len(records[0].class_names) > 2 else 1
     return f"Iteration ({solves} solves, or an SGD step)" if solves > 1 else "Iteration (a solve, or an SGD step)"
 

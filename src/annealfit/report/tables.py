@@ -30,6 +30,7 @@ from annealfit.report.digits_tables import (
     sizes_table,
     step_table,
 )
+from annealfit.report.filters_table import filters_table
 
 # Qubits and couplers of Pegasus P16 as the paper counts them, and the largest clique that each ideal graph embeds.
 PEGASUS_QUBITS, PEGASUS_COUPLERS = 5_640, 40_484
@@ -96,6 +97,7 @@ def all_tables(records: Sequence[Record]) -> list[Table]:
         gap_table,
         range_table,
         step_table,
+        filters_table,
         hardware_table,
         failures_table,
     )

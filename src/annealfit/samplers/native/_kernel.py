@@ -31,8 +31,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from annealfit._vectors import LANES, any_lane, convert, load, multiply_add, repeat, select, store
 from annealfit.samplers.native._float_fields import flip_sign, log2_uniform
-from annealfit.samplers.native._vectors import LANES, any_lane, convert, load, multiply_add, repeat, select, store
 
 MOST_BITS = 32
 """Most bits a parameter can have: it is one 32-bit word."""

@@ -1,0 +1,221 @@
+"""Filters trained by QUBO: accuracy, against Adam, how time and memory grow. The loss falls in every run, or it fails.
+
+    python -m benchmarks.convolution digits          seeds 42–46, 2 and 4 filters, 1 to 3 bits, frozen and Adam beside
+    python -m benchmarks.convolution NETWORK [...]   one of NETWORKS, a line per round; with --adam, Adam after it
+    python -m benchmarks.convolution growth          time of a round and memory against images and filters
+
+Seconds are the processor's, of all threads, beside those of the clock: a machine may be shared. What measuring on test
+images takes is on neither. For the accuracy of a shared machine's clock see docs/threads.md.
+"""
+
+import argparse
+import itertools
+import resource
+import time
+import warnings
+
+import numpy as np
+
+from annealfit import AnnealedConvNet, load_dataset
+from annealfit.baselines import train_adam
+from annealfit.experiments.network_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
+
+SEEDS = range(42, 47)
+SETTINGS = {"random_state": 42, "patience": None}
+
+# Data, network, and phases of (rounds, settings): each goes on with the weights of the one before.
+NETWORKS = {
+    "mnist-16": (
+        {"name": "mnist"},
+        {"n_filters": 16, "kernel_size": 5, "pool_size": 3, "regularization": 1e-4},
+        [(20, {})],
+    ),
+    "mnist-16-32": (
+        {"name": "mnist"},
+        {"n_filters": (16, 32), "kernel_size": (5, 3), "pool_size": 2, "regularization": 1e-4},
+        [(4, {}), (6, {"shifts": 1, "head_steps": 3})],
+    ),
+    "fashion-16": (
+        {"name": "fashion_mnist"},
+        {"n_filters": 16, "kernel_size": 5, "pool_size": 3, "regularization": 1e-4},
+        [(12, {})],
+    ),
+    "kmnist-16": (
+        {"name": "kmnist"},
+        {"n_filters": 16, "kernel_size": 5, "pool_size": 3, "regularization": 1e-4},
+        [(12, {})],
+    ),
+    "cifar10-16": (
+        {"name": "cifar10", "color": True},
+        {"n_filters": 16, "kernel_size": 5, "pool_size": 4, "regularization": 1e-4, "standardize": "pixels"},
+        [(12, {})],
+    ),
+}
+
+
+class Clock:
+    """Seconds of the processor and of the clock since it was made, without those inside `stopped`."""
+
+    def __init__(self):
+        self.began = self._now()
+
+    @staticmethod
+    def _now():
+        return np.array([time.process_time(), time.perf_counter()])
+
+    @property
+    def seconds(self):
+        return self._now() - self.began
+
+    def stopped(self, function):
+        before = self._now()
+        found = function()
+        self.began += self._now() - before
+        return found
+
+
+def check_descent(history):
+    losses = [row["loss"] for row in history]
+    rises = [
+        row for row, (before, after) in zip(history[1:], itertools.pairwise(losses), strict=True) if after > before
+    ]
+    assert not rises, f"the loss rose at {rises[0]}"
+
+
+def images_of(name, color=False, count="all"):
+    data = load_dataset(name, size=None, color=color, n_train=count, n_test="all")
+    return data.X_train.astype(np.float32), data.y_train, data.X_test.astype(np.float32), data.y_test
+
+
+def train_network(which, with_adam, epochs, rate):
+    """A line per round; then Adam, from the same weights on the same loss, until it is as low, if asked for."""
+    source, settings, phases = NETWORKS[which]
+    X, y, X_test, y_test = images_of(**source)
+    print(f"{which}: {settings}, {len(X)} images of {X.shape[1:]}", flush=True)
+    net = AnnealedConvNet(**settings, **SETTINGS)
+    on_test = None
+    if "standardize" not in settings:
+        on_test, _ = net.loss_and_start(X_test, y_test)
+    clock = Clock()
+
+    def tell(iteration):
+        row = iteration.row
+        if row["layer"] != "conv1":  # the last of a round
+            return
+        (cpu, wall), shifts = clock.seconds, net.shifts
+        right = clock.stopped(lambda: on_test.at("head", iteration.state.all_weights).accuracy) if on_test else np.nan
+        print(f"shifts {shifts} round {row['round']:3}  CPU {cpu:7.1f} s  wall {wall:7.1f} s  loss {row['loss']:.5f}  "
+              f"train {row['accuracy']:.2%}  test {right:.2%}", flush=True)  # fmt: skip
+
+    for rounds, more in phases:
+        net.set_params(**more, callbacks=[tell])
+        turns = net.head_steps + len(net.trained_layers())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it ends after so many rounds, as asked
+            net.set_params(max_iter=rounds * turns).fit(X, y)
+        check_descent(net.history_)
+        net.set_params(warm_start=True)
+    cpu, wall = clock.seconds
+    print(f"QUBO: test {net.score(X_test, y_test):.2%}, CPU {cpu:.0f} s, wall {wall:.0f} s", flush=True)
+    if with_adam:
+        same = AnnealedConvNet(**{**settings, **phases[-1][1]}, **SETTINGS)
+        compare_with_adam(same, net.history_[-1]["loss"], X, y, on_test, epochs, rate)
+
+
+def compare_with_adam(net, target, X, y, on_test, epochs, rate):
+    """Adam on the network's loss from its first weights; when it is as low as the target."""
+    loss, weights = net.loss_and_start(X, y)
+    clock, reached = Clock(), []
+
+    def tell(row):
+        cpu, wall = clock.seconds
+        reached.append((row["loss"], cpu, wall))
+        print(f"Adam epoch {row['iteration']:3}  CPU {cpu:7.1f} s  wall {wall:7.1f} s  loss {row['loss']:.5f}  "
+              f"train {row['accuracy']:.2%}", flush=True)  # fmt: skip
+
+    found = train_adam(loss, weights, rate=rate, epochs=epochs, batch_size=50, seed=42, on_epoch=tell)
+    first = next(((epoch, cpu) for epoch, (value, cpu, _) in enumerate(reached, 1) if value <= target), None)
+    print(f"Adam: test {on_test.at('head', found.weights).accuracy:.2%}; as low as QUBO's {target:.5f} "
+          + (f"after {first[0]} epochs, CPU {first[1]:.0f} s" if first else f"never in {epochs} epochs"))  # fmt: skip
+
+
+def digits():
+    from benchmarks.timing import print_table  # here: it keeps everything to one thread, which the others are not
+
+    rows = []
+    for filters in (2, 4):
+        found = {"frozen": [], "1 bit": [], "2 bits": [], "3 bits": [], "Adam": []}
+        for seed in SEEDS:
+            data = load_dataset("digits", seed=seed)
+            net = AnnealedConvNet(n_filters=filters, random_state=seed, patience=None)
+            for bits, name in zip((1, 2, 3), list(found)[1:4], strict=True):
+                trained = fit_network(data, net.set_params(bits=bits))
+                check_descent(trained.fitted.history)
+                found[name].append(measure_network(data, name, trained))
+            found["frozen"].append(measure_network(data, "frozen", fit_frozen_network(data, net)))
+            found["Adam"].append(measure_network(data, "Adam", fit_network_by_adam(data, net)))
+        for name, records in found.items():
+            tests = [100 * record.test["accuracy"] for record in records]
+            rows.append([str(filters), name, f"{np.mean(tests):.1f}", f"{min(tests):.1f}–{max(tests):.1f}",
+                         f"{100 * np.mean([record.train['accuracy'] for record in records]):.1f}",
+                         f"{np.mean([record.loss for record in records]):.4f}",
+                         f"{np.mean([record.seconds for record in records]):.1f}"])  # fmt: skip
+    headings = ["filters", "method", "test %", "least–most", "train %", "loss", "s"]
+    print_table("Digits 8×8, seeds 42–46, 200 turns, λ = 0.001", headings, rows)
+
+
+def growth():
+    """Exponents of a power law, fitted to the processor's time of a round; and the most memory that was ever used."""
+    from benchmarks.timing import print_table
+
+    data = load_dataset("mnist", size=None, n_train=24000, n_test=1000)
+    X = data.X_train.astype(np.float32)
+    rows, slopes = [], {}
+    for kind, cases in {
+        "images": [(count, 16) for count in (3000, 6000, 12000, 24000)],
+        "filters": [(6000, count) for count in (8, 16, 32, 64)],
+    }.items():
+        seconds = []
+        for count, filters in cases:
+            net = AnnealedConvNet(filters, 5, 4, regularization=1e-4, head_steps=2, max_iter=3, **SETTINGS)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                net.fit(X[:600], data.y_train[:600])  # compiles
+                best = np.inf
+                for _ in range(3):
+                    began = time.process_time()
+                    net.fit(X[:count], data.y_train[:count])
+                    best = min(best, time.process_time() - began)
+            check_descent(net.history_)
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            seconds.append(best)
+            rows.append([kind, str(count), str(filters), f"{best:.2f}", f"{memory:.0f}"])
+        varied = [case[0 if kind == "images" else 1] for case in cases]
+        slopes[kind] = np.polyfit(np.log(varied), np.log(seconds), 1)[0]
+    print_table("MNIST 28×28, 5×5 filters, pool 4: a round of two turns of the head and one of the filters",
+                ["varied", "images", "filters", "CPU s", "MB at most"], rows)  # fmt: skip
+    print("Fitted exponents: " + ", ".join(f"{kind} {slope:.2f}" for kind, slope in slopes.items()))
+
+
+def run(quick=False):
+    digits()
+    if not quick:
+        growth()
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.convolution", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("what", choices=["digits", "growth", *NETWORKS])
+    parser.add_argument("--adam", action="store_true", help="train by Adam too, from the same weights")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--rate", type=float, default=0.003)
+    given = parser.parse_args()
+    if given.what in NETWORKS:
+        train_network(given.what, given.adam, given.epochs, given.rate)
+    else:
+        {"digits": digits, "growth": growth}[given.what]()
+
+
+if __name__ == "__main__":
+    main()

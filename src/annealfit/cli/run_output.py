@@ -1,0 +1,67 @@
+"""What a training leaves for the user to see: the table, notes, and the pictures in its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.table import Table
+
+from annealfit.cli.display import console, make_table, plain
+from annealfit.cli.sampling import sampler_notes
+from annealfit.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from annealfit.experiments import TrainingRun
+
+
+def tell_run(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_json: bool) -> None:
+    """Print the table, or its JSON, and what else the user should know."""
+    classifier = run.model.classifier
+    notes = [*notes, *sampler_notes(classifier)]
+    interrupted = classifier.stop_reason_ == "interrupted"
+    if interrupted:
+        notes.append(
+            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
+            f"annealfit {again}"
+        )
+    if as_json:
+        typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
+    else:
+        console.print(_comparison_table(run))
+        for note in notes:
+            console.print(plain(note), soft_wrap=True)
+        console.print(plain(f"Run folder: {folder}"), soft_wrap=True)
+    if interrupted:
+        raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
+
+
+def _comparison_table(run: TrainingRun) -> Table:
+    counts = f"{len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
+    table = make_table(plain(f"{run.dataset.name}: {counts}"))
+    table.add_column("method", no_wrap=True)
+    for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for record in run.records:
+        table.add_row(
+            plain(record.method),
+            *(f"{100 * value:.1f}" for value in (record.train["accuracy"], *record.test.values())),
+            f"{record.loss:.4f}",
+            f"{record.seconds:.2f}",
+        )
+    return table
+
+
+def draw_run(run: TrainingRun, folder: Path) -> list[str]:
+    """Save the figures; without matplotlib say so instead."""
+    from annealfit.experiments.network_run import NetworkRun
+    from annealfit.report import figures, network_figures
+
+    try:
+        figures.save_run_figures(run, folder)
+        if isinstance(run, NetworkRun):
+            network_figures.save_network_figures(run, folder)
+    except MissingDependencyError as error:
+        return [f"No plots: {error}"]
+    return []
