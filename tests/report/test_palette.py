@@ -58,7 +58,9 @@ def test_colours_stand_out_from_their_ground(ground):
         return contrast(getattr(PAGE[name], ground), getattr(PAGE[below], ground))
 
     # WCAG 2.2: 3 for what is drawn (1.4.11), 4.5 for what is read (1.4.3).
-    assert min(contrast(getattr(colour, ground), getattr(PAGE["paper"], ground)) for colour in BIT_COLOURS.values()) >= 3
+    assert (
+        min(contrast(getattr(colour, ground), getattr(PAGE["paper"], ground)) for colour in BIT_COLOURS.values()) >= 3
+    )
     assert min(on(name, below) for name in ("ink", "soft", "link") for below in ("paper", "panel")) >= 4.5
     assert min(on("near", "near-ground"), on("far", "far-ground"), on("warning", "warning-ground")) >= 4.5
     assert min(on("soft", below) for below in ("near-ground", "far-ground")) >= 4.5

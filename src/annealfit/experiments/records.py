@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +14,11 @@ from numpy.typing import NDArray
 
 from annealfit.errors import FileFormatError
 from annealfit.experiments.spec import RunSpec
-from annealfit.persistence import read_tensors, write_tensors
+from annealfit.persistence import read_tensors, replacing, write_tensors
 
 _KIND = "run record"
 _FOLDER = "records"
+_ASKED = "asked"
 _HISTORY = "history."
 
 
@@ -105,6 +108,23 @@ class Store:
         except FileFormatError:
             return False
         return record is not None and record.error is None
+
+    def ask(self, specs: Iterable[RunSpec]) -> None:
+        """Note that these runs are wanted, so that a report can say which are missing."""
+        wanted = json.dumps([spec.to_json() for spec in specs], sort_keys=True).encode()
+        # A file per question, named by its content: asking twice, or two at once, does no harm.
+        with replacing(self.folder / _ASKED / f"{hashlib.sha256(wanted).hexdigest()[:12]}.json") as file:
+            file.write(wanted)
+
+    def asked(self) -> set[RunSpec]:
+        """The runs that were wanted, as far as it was noted: version 0.1.0 did not."""
+        found: set[RunSpec] = set()
+        for path in sorted((self.folder / _ASKED).glob("*.json")):
+            try:
+                found |= {RunSpec.from_json(fields) for fields in json.loads(path.read_bytes())}
+            except (TypeError, ValueError) as error:  # of JSON, of its shape, or of a setting
+                raise FileFormatError(f"{path} is not a list of runs: {error}; delete it to go on") from error
+        return found
 
     def records(self) -> list[Record]:
         """All whole records, in the order of their ids."""
