@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from annealfit.cli import compare, data, hardware, instances, paper, training
-from annealfit.cli.program import app, main
+from annealfit.cli.program import app, main, reflow_help
 
 __all__ = ["app", "main"]
 
@@ -13,3 +13,4 @@ for _command in (training.train, training.predict, training.export, paper.reprod
 app.command("compare-samplers")(compare.compare)
 app.add_typer(data.datasets_app, name="datasets")
 app.add_typer(instances.instances_app, name="instances")
+reflow_help(app)

@@ -35,7 +35,9 @@ from annealfit.cli.options import (
     StandardizeOption,
 )
 from annealfit.cli.preparing import make_classifier, prepare
+from annealfit.cli.printing import print_table
 from annealfit.cli.sampling import choose_sampler, describe_plan, sampler_notes
+from annealfit.datasets.own_data import image_files
 from annealfit.description import describe
 from annealfit.errors import InvalidInputError, MissingDependencyError
 from annealfit.experiments import store
@@ -121,7 +123,10 @@ def train(
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A run folder, or the model file in it.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files; any size, resized to the model's.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(help="Image files, or folders of them; any size, resized to the model's."),
+    ],
     top: Annotated[int, typer.Option(min=1, help="How many classes to show for each image.")] = 3,
     invert: Annotated[
         bool,
@@ -131,9 +136,11 @@ def predict(
 ) -> None:
     """Classify image files with a trained model.
 
-    [bold]Example[/]
+    [bold]Examples[/]
 
       annealfit predict runs/demo runs/demo/samples/class-8.png
+
+      annealfit predict runs/demo runs/demo/samples
     """
     from annealfit.image_classifier import ImageClassifier
 
@@ -141,6 +148,7 @@ def predict(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an unstored sampler is of no concern to a prediction
         loaded = ImageClassifier.load(path)
+    images = [file for image in images for file in image_files(image)]
     pixels = np.stack([loaded.read_image(image) for image in images])
     probabilities = loaded.predict_proba(1 - pixels if invert else pixels)
     ranked = [
@@ -159,7 +167,7 @@ def predict(
     for image, ((name, probability), *others) in zip(images, ranked, strict=True):
         then = ", ".join(f"{other} {share:.1%}" for other, share in others)
         table.add_row(plain(str(image)), plain(name), f"{probability:.1%}", plain(then))
-    console.print(table)
+    print_table(table)
 
 
 def export(
@@ -240,7 +248,7 @@ def _tell(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_js
     if as_json:
         typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
     else:
-        console.print(_comparison_table(run))
+        print_table(_comparison_table(run))
         for note in notes:
             console.print(plain(note), soft_wrap=True)
         console.print(f"Run folder: {folder}", soft_wrap=True)
@@ -250,15 +258,17 @@ def _tell(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_js
 
 def _comparison_table(run: TrainingRun) -> Table:
     table = make_table(
-        f"{run.dataset.name}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
+        f"{plain(run.dataset.name)}: {len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images"
     )
     table.add_column("method", no_wrap=True)
-    for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
-        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("train %", "test %", "prec. %", "recall %", "F1 %", "κ", "MCC", "loss", "sec."):
+        table.add_column(heading, justify="right")
     for record in run.records:
+        *percents, kappa, mcc = (record.train["accuracy"], *record.test.values())
         table.add_row(
-            record.method,
-            *(f"{100 * value:.1f}" for value in (record.train["accuracy"], *record.test.values())),
+            plain(record.method),
+            *(f"{100 * value:.1f}" for value in percents),
+            *(f"{value:.3f}" for value in (kappa, mcc)),  # from −1 to 1: no percentages
             f"{record.loss:.4f}",
             f"{record.seconds:.2f}",
         )
