@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from annealfit.cli import compare, data, hardware, instances, paper, quantize, training
-from annealfit.cli.program import app, main
+from annealfit.cli.program import app, main, reflow_help
 
 __all__ = ["app", "main"]
 
@@ -14,3 +14,4 @@ app.command("compare-samplers")(compare.compare)
 app.command()(quantize.quantize)
 app.add_typer(data.datasets_app, name="datasets")
 app.add_typer(instances.instances_app, name="instances")
+reflow_help(app)

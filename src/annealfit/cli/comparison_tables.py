@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from annealfit.cli.display import console, make_table, plain
+from annealfit.cli.display import console, count_bits, make_table, plain
+from annealfit.cli.printing import print_table
 from annealfit.experiments import Record
 from annealfit.experiments.sampler_study import Comparison
 from annealfit.experiments.solving import ProblemSet, SolveRow
@@ -25,12 +26,14 @@ def print_comparison(found: Comparison) -> None:
     for taken in found.problem_sets:
         rows = taken.own(found.solving)
         cells = [(row.sampler, row.failure, _solving_cells(row)) for row in rows]
-        console.print(_table(_title(taken), _SOLVING, cells), "")
+        print_table(_table(_title(taken), _SOLVING, cells))
+        console.print()
     for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in found.training):
         records = (*found.trained(coordinates, bits), found.optimum)
         trained = [(record.method, record.error, _training_cells(record, found)) for record in records]
-        title = f"Training with each, {coordinates}, {_count_bits(bits)}"
-        console.print(_table(title, _TRAINING, trained, optional=1), "")
+        title = f"Training with each, {coordinates}, {count_bits(bits)}"
+        print_table(_table(title, _TRAINING, trained, optional=1))
+        console.print()
     _print_notes(found)
 
 
@@ -42,13 +45,9 @@ def _title(taken: ProblemSet) -> str:
         if truth.is_proven
         else f"optimum proven for {int(truth.proven.sum())} of {count}"
     )
-    return f"{count} problems {when}, {taken.coordinates}, {_count_bits(taken.bits)}, " + (
+    return f"{count} problems {when}, {taken.coordinates}, {count_bits(taken.bits)}, " + (
         f"{taken.problems[0].n_variables} variables;\nsum of bounds {taken.bounds.sum():.4g}, {proven}"
     )
-
-
-def _count_bits(bits: int) -> str:
-    return "1 bit" if bits == 1 else f"{bits} bits"
 
 
 def _print_notes(found: Comparison) -> None:
@@ -111,9 +110,8 @@ def _table(
     width = len(headings) - (optional if unused else 0)
     table = make_table(title)
     table.add_column("sampler", overflow="fold")
-    columns = zip(*(cells for _, _, cells in rows), strict=True)
-    for heading, column in zip(headings[:width], columns, strict=False):
-        table.add_column(heading, justify="right", min_width=max(map(len, column)))  # headings may wrap, numbers not
+    for heading in headings[:width]:
+        table.add_column(heading, justify="right")
     for name, failure, cells in rows:
         table.add_row(plain(name), *(("failed",) if failure else cells[:width]))
     return table

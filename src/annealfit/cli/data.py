@@ -10,6 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRem
 
 from annealfit.cli.display import console, make_progress, make_table, plain
 from annealfit.cli.options import JsonOption
+from annealfit.cli.printing import print_table
 from annealfit.datasets import DATASETS, fetch, is_available
 
 datasets_app = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
@@ -49,7 +50,7 @@ def datasets(context: typer.Context, as_json: JsonOption = False) -> None:
     for row in rows:
         here = "yes" if row["available"] else "no"
         table.add_row(str(row["name"]), here, f"{row['n_train']} / {row['n_test']}", str(row["description"]))
-    console.print(table)
+    print_table(table)
 
 
 @datasets_app.command("fetch")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -51,10 +50,13 @@ def make_table(title: str | None = None) -> Table:
     return Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
 
 
-def print_whole(table: Table) -> None:
-    """Print a table as wide as its contents: names are to be copied, so a narrow terminal may break its lines."""
-    width = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-    Console(highlight=False, width=max(width, console.width)).print(table)
+def count_bits(bits: int) -> str:
+    """A number of bits in words.
+
+    >>> count_bits(1), count_bits(3)
+    ('1 bit', '3 bits')
+    """
+    return "1 bit" if bits == 1 else f"{bits} bits"
 
 
 def make_progress(*columns: ProgressColumn) -> Progress:
@@ -69,14 +71,15 @@ def training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
         TextColumn("Training"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}  accuracy {task.fields[accuracy]:.1%}"),
+        TextColumn("{task.fields[reached]}"),
         TimeRemainingColumn(),
     )
     with progress:
-        task = progress.add_task("training", total=max_iter, loss=float("nan"), accuracy=float("nan"))
+        task = progress.add_task("training", total=max_iter, reached="first iteration")
 
         def on_iteration(iteration: Iteration) -> None:
             row = iteration.row
-            progress.update(task, completed=row["iteration"], loss=row["loss"], accuracy=row["accuracy"])
+            reached = f"loss {row['loss']:.4f}  accuracy {row['accuracy']:.1%}"
+            progress.update(task, completed=row["iteration"], reached=reached)
 
         yield on_iteration

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from annealfit.cli.display import console, make_progress, plain
-from annealfit.cli.hardware_tables import coefficient_table, embedding_table, print_wide
+from annealfit.cli.display import console, count_bits, make_progress, plain
+from annealfit.cli.hardware_tables import coefficient_table, embedding_table
 from annealfit.cli.options import CoordinatesOption, JsonOption, parse_coordinates, parse_numbers
+from annealfit.cli.printing import print_table
 from annealfit.encoding import MAX_BITS
 from annealfit.errors import InvalidInputError
 from annealfit.hardware.analog_error import ERROR_LEVELS
@@ -132,11 +133,13 @@ def _print_tables(
     devices: Sequence[Device], rows: Sequence[Feasibility], capacities: Sequence[Capacity], one: str
 ) -> None:
     for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
-        print_wide(embedding_table(list(rows_of_chip), capacities, one))
+        print_table(embedding_table(list(rows_of_chip), capacities, one))
+        console.print()
     for rows_of_ranges in _by_ranges(devices, rows):
         chips = ", ".join(dict.fromkeys(row.chip for row in rows_of_ranges))
         console.print(plain(f"Couplings of digits' problems, scaled to the ranges of {chips}"), soft_wrap=True)
-        print_wide(coefficient_table(rows_of_ranges))
+        print_table(coefficient_table(rows_of_ranges))
+        console.print()
 
 
 def _study(
@@ -181,7 +184,7 @@ def _answers(capacities: Sequence[Capacity], rows: Sequence[Feasibility]) -> lis
 
 
 def _span_of_bits(bits: Sequence[int]) -> str:
-    return f"{bits[0]} bits" if len(bits) == 1 else f"{bits[0]} to {bits[-1]} bits"
+    return count_bits(bits[0]) if len(bits) == 1 else f"{bits[0]} to {bits[-1]} bits"
 
 
 def _most_that_fits(capacity: Capacity) -> str:
@@ -189,7 +192,7 @@ def _most_that_fits(capacity: Capacity) -> str:
     if most == 0:
         blocks = f"solve in blocks of at most {largest} of them" if largest else "it holds no clique at all"
         return f"not even 1 bit fits ({parameters} parameters, {largest} variables at most); {blocks}."
-    fits = f"at most {most} bits fit ({most * parameters} of {largest} variables)"
+    fits = f"at most {count_bits(most)} {'fits' if most == 1 else 'fit'} ({most * parameters} of {largest} variables)"
     if most == MAX_BITS:
         return f"{most} bits fit, the most there are ({most * parameters} of {largest} variables)."
     return f"{fits}; {most + 1} bits need {(most + 1) * parameters}."

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
-from annealfit.cli.display import console, make_table, plain
+from annealfit.cli.display import make_table, plain
 from annealfit.hardware.analog_error import ERROR_LEVELS, Resolution
 from annealfit.hardware.feasibility import Capacity, Feasibility
 
 _NOTHING = "–"
 _HEADED_IF_VARIED = ("features", "classes")
-_FOLDED = (
-    "qubits\nclass / call",
-    "qubits\nfilter / call",
-    "at once",
-    "calls",
-)  # where a terminal is narrower than the table
-
-
-def print_wide(table: Table) -> None:
-    """Print the table, and a line after it; folded only where a terminal is narrower."""
-    natural = Measurement.get(console, console.options.update(width=1000), table).maximum
-    # In a file or a pipe there is no right margin that cells would have to be folded for.
-    wide = console if console.is_terminal else Console(highlight=False, width=max(console.width, natural))
-    wide.print(table)
-    wide.print()
 
 
 def embedding_table(rows: Sequence[Feasibility], capacities: Sequence[Capacity], one: str = "class") -> Table:
@@ -57,7 +40,7 @@ def coefficient_table(rows: Sequence[Feasibility]) -> Table:
 def _filled(table: Table, cells: Sequence[dict[str, str]]) -> Table:
     shown = [name for name in cells[0] if name not in _HEADED_IF_VARIED or len({row[name] for row in cells}) > 1]
     for name in shown:
-        table.add_column(name, justify="right", no_wrap=name not in _FOLDED)
+        table.add_column(name, justify="right")
     for row in cells:
         table.add_row(*(row[name] for name in shown))
     return table

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-from annealfit.cli.display import console, errors, make_progress, make_table, plain, print_whole
+from annealfit.cli.display import console, errors, make_progress, make_table, plain
 from annealfit.cli.options import Format, JsonOption
+from annealfit.cli.printing import print_table
 from annealfit.datasets import is_available
 from annealfit.instances.answers import WITHIN
 from annealfit.instances.catalogue import INSTANCES, Instance, select_instances
@@ -75,7 +76,7 @@ def list_instances(select: SelectOption = None, as_json: JsonOption = False) -> 
         words = ("yes" if row[key] else "no" for key in ("proven", "available"))
         energy = f"{row['energy']:.6g}"
         table.add_row(row["name"], str(row["variables"]), f"{row['couplings']:,}", energy, *words)
-    print_whole(table)
+    print_table(table)
     proven = sum(row["proven"] for row in rows)
     console.print(f"{len(rows)} of {len(INSTANCES)} instances, {proven} with a proven optimum.")
 
@@ -185,7 +186,7 @@ def check_samples(
             f"{score.success:.1%}",
             f"[bold]{score.verdict}[/]" if score.verdict == "new best" else score.verdict,
         )
-    print_whole(table)
+    print_table(table)
 
 
 def _row(instance: Instance) -> dict[str, Any]:
@@ -242,7 +243,7 @@ def _tell_written(written: list[WrittenInstance]) -> None:
                 f"{known['energy']:.6g}",
                 "yes" if known["proven"] else "no",
             )
-    print_whole(table)
+    print_table(table)
     console.print(plain(f"{len(written)} instances in {written[0].files[-1].parent}, a sidecar NAME.json with each."))
     without = sorted({file["format"] for one in written for file in one.sidecar["files"] if file["note"]})
     if without:

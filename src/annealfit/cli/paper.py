@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from annealfit.cli.display import console, errors, make_progress, make_table, plain
 from annealfit.cli.options import DownloadOption, JsonOption, Preset, PresetOption, parse_numbers
+from annealfit.cli.printing import print_table
 from annealfit.datasets import load_dataset
 from annealfit.experiments import paper
 from annealfit.experiments.spec import RunSpec
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from annealfit.experiments.backends import Backend
     from annealfit.experiments.records import Record, Store
     from annealfit.experiments.runner import Tally
-    from annealfit.report import tables as report_tables
+    from annealfit.report.cells import Cell
+    from annealfit.report.cells import Table as PaperTable
 
 # What the program prints for each TABLE of `reproduce`; the report has them all.
 _SHOWN_WITH = {
@@ -66,6 +69,7 @@ def reproduce(
     from annealfit.experiments.backends import on_dask, on_this_machine
     from annealfit.experiments.records import Store
     from annealfit.report import tables as report_tables
+    from annealfit.report.table_files import to_values
 
     specs = paper.runs_of(tables or paper.TABLES, preset, parse_numbers(seeds, "--seeds"))
     for note in _check_data(sorted({spec.dataset for spec in specs}), download):
@@ -77,14 +81,18 @@ def reproduce(
         errors.print(plain(f"Interrupted. Finished runs are stored in {out}: start it again to go on."), soft_wrap=True)
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - started
+    names = {shown for asked in tables or paper.TABLES for shown in _SHOWN_WITH[asked]}
+    shown = [table for table in report_tables.all_tables(records) if table.name in names]
     failed = {record.run.id: record.error for record in records if record.error}
     if as_json:
-        rows = [{"run": r.run.to_json(), "train": r.train, "test": r.test, "error": r.error} for r in records]
-        typer.echo(json.dumps({"seconds": seconds, "runs": rows}, indent=2))
+        told = {"seconds": seconds, "runs": [_run_values(record) for record in records]}
+        told["tables"] = {table.name: to_values(table) for table in shown}
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
     else:
-        for table in report_tables.all_tables(records):
-            if table.name in {shown for asked in tables or paper.TABLES for shown in _SHOWN_WITH[asked]}:
-                console.print(_paper_table(table))
+        for table in shown:
+            shown_here, keys = _paper_table(table)
+            print_table(shown_here, keys=keys)
+            console.print()
         done = f"{tally.already} were there, {tally.done} done now in {seconds:.1f} s, {tally.failed} failed"
         console.print(plain(f"{len(specs)} runs: {done}. Records: {out}"), soft_wrap=True)
     for name, error in failed.items():
@@ -153,17 +161,39 @@ def _check_data(names: list[str], download: bool) -> list[str]:
     return notes
 
 
-def _paper_table(table: report_tables.Table) -> Table:
-    """A table of the report for the terminal: means only, the paper's in brackets."""
+def _run_values(record: Record) -> dict[str, Any]:
+    """What a run reached, for JSON, which has no NaN."""
+    numbers = {"loss": record.loss, "cross_entropy": record.cross_entropy, "seconds": record.seconds}
+    return {
+        "run": record.run.to_json(),
+        **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+        "iterations": record.iterations,
+        "stop_reason": record.stop_reason,
+        "train": record.train,
+        "test": record.test,
+        "error": record.error,
+    }
+
+
+def _paper_table(table: PaperTable) -> tuple[Table, int]:
+    """A table of the report for the terminal, and how many columns name a row: means only, the paper's in brackets."""
 
     def mean(text: str) -> str:
         return text.partition(" ± ")[0]  # the spread over seeds is in the report
 
-    compared = any(column.compared for column in table.columns)
-    shown = make_table(f"{table.title} (in brackets: the paper's)" if compared else table.title)
-    for column in table.columns:
+    def both(cell: Cell) -> str:
+        return f"{mean(cell.text)} ({mean(cell.paper_text)})" if cell.paper_text else mean(cell.text)
+
+    notes = ["in brackets: the paper's"] if any(column.compared for column in table.columns) else []
+    columns = list(enumerate(table.columns))
+    presets = {row[place].text for place, column in columns if column.name == "preset" for row in table.rows} - {"–"}
+    if len(presets) == 1:  # a column that says the same everywhere; the title says it once
+        notes.insert(0, f"preset {presets.pop()}")
+        columns = [(place, column) for place, column in columns if column.name != "preset"]
+    shown = make_table(plain(f"{table.title} ({'; '.join(notes)})" if notes else table.title))
+    for _, column in columns:
         shown.add_column(plain(column.title), justify="right" if column.numeric else "left")
     for row in table.rows:
-        cells = (f"{mean(cell.text)} ({mean(cell.paper_text)})" if cell.paper_text else mean(cell.text) for cell in row)
-        shown.add_row(*map(plain, cells))
-    return shown
+        shown.add_row(*(plain(both(row[place])) for place, _ in columns))
+    keys = sum(place < table.headings for place, _ in columns)
+    return shown, keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 from typing import Annotated
@@ -17,6 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -46,6 +48,26 @@ def _interrupt(number: int, frame: object) -> None:
 def _fail(message: str) -> None:
     errors.print(f"[bold red]error:[/] {plain(message)}", soft_wrap=True)
     sys.exit(2)
+
+
+def reflow_help(commands: typer.Typer) -> None:
+    """Let the paragraphs of every command's help flow: their lines are broken for the reader of the source."""
+    for entry in (*commands.registered_commands, commands.registered_callback):
+        if entry is not None and entry.callback is not None:
+            entry.help = flowing(inspect.getdoc(entry.callback) or "")
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            reflow_help(group.typer_instance)
+
+
+def flowing(text: str) -> str:
+    r"""The text with each paragraph in one line; an indented line stays as it is.
+
+    >>> flowing("One\nparagraph.\n\n  a command")
+    'One paragraph.\n\n  a command'
+    """
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else " ".join(part.split()) for part in paragraphs)
 
 
 @app.callback(invoke_without_command=True)

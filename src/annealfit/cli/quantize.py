@@ -12,8 +12,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from annealfit.cli.display import console, make_progress, make_table, plain, print_whole
+from annealfit.cli.display import console, make_progress, make_table, plain
 from annealfit.cli.options import JsonOption
+from annealfit.cli.printing import print_table
 from annealfit.errors import InvalidInputError
 from annealfit.quantization.grids import GRIDS
 
@@ -110,7 +111,7 @@ def quantize(
     if as_json:
         typer.echo(json.dumps(_as_json(found, written), indent=2, ensure_ascii=False))
         return
-    print_whole(_table(found))
+    print_table(_table(found))
     for line in _summary(found, written):
         console.print(plain(line), soft_wrap=True)
 

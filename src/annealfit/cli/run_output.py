@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from annealfit.cli.display import console, make_table, plain
+from annealfit.cli.printing import print_table
 from annealfit.cli.sampling import sampler_notes
 from annealfit.errors import MissingDependencyError
 
@@ -29,7 +30,7 @@ def tell_run(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as
     if as_json:
         typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
     else:
-        console.print(_comparison_table(run))
+        print_table(_comparison_table(run))
         for note in notes:
             console.print(plain(note), soft_wrap=True)
         console.print(plain(f"Run folder: {folder}"), soft_wrap=True)
@@ -38,15 +39,17 @@ def tell_run(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as
 
 
 def _comparison_table(run: TrainingRun) -> Table:
-    counts = f"{len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images; in %"
+    counts = f"{len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images"
     table = make_table(plain(f"{run.dataset.name}: {counts}"))
     table.add_column("method", no_wrap=True)
-    for heading in ("train", "test", "prec.", "recall", "F1", "κ", "MCC", "loss", "sec."):
-        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("train %", "test %", "prec. %", "recall %", "F1 %", "κ", "MCC", "loss", "sec."):
+        table.add_column(heading, justify="right")
     for record in run.records:
+        *percents, kappa, mcc = (record.train["accuracy"], *record.test.values())
         table.add_row(
             plain(record.method),
-            *(f"{100 * value:.1f}" for value in (record.train["accuracy"], *record.test.values())),
+            *(f"{100 * value:.1f}" for value in percents),
+            *(f"{value:.3f}" for value in (kappa, mcc)),  # from −1 to 1: no percentages
             f"{record.loss:.4f}",
             f"{record.seconds:.2f}",
         )

@@ -42,9 +42,11 @@ from annealfit.cli.options import (
     parse_sizes,
 )
 from annealfit.cli.preparing import head_job, make_classifier, make_network, network_job, prepare
+from annealfit.cli.printing import print_table
 from annealfit.cli.run_output import draw_run, tell_run
 from annealfit.cli.sampling import choose_sampler, describe_plan
 from annealfit.datasets import load_dataset
+from annealfit.datasets.own_data import image_files
 from annealfit.description import describe
 from annealfit.errors import InvalidInputError
 from annealfit.experiments import store
@@ -143,7 +145,10 @@ def train(
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A run folder, or the model file in it.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files; any size, resized to the model's.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(help="Image files, or folders of them; any size, resized to the model's."),
+    ],
     top: Annotated[int, typer.Option(min=1, help="How many classes to show for each image.")] = 3,
     invert: Annotated[
         bool,
@@ -153,9 +158,11 @@ def predict(
 ) -> None:
     """Classify image files with a trained model.
 
-    [bold]Example[/]
+    [bold]Examples[/]
 
       annealfit predict runs/demo runs/demo/samples/class-8.png
+
+      annealfit predict runs/demo runs/demo/samples
     """
     from annealfit.image_classifier import ImageClassifier
 
@@ -163,6 +170,7 @@ def predict(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an unstored sampler is of no concern to a prediction
         loaded = ImageClassifier.load(path)
+    images = [file for image in images for file in image_files(image)]
     pixels = np.stack([loaded.read_image(image) for image in images])
     probabilities = loaded.predict_proba(1 - pixels if invert else pixels)
     ranked = [
@@ -181,7 +189,7 @@ def predict(
     for image, ((name, probability), *others) in zip(images, ranked, strict=True):
         then = ", ".join(f"{other} {share:.1%}" for other, share in others)
         table.add_row(plain(str(image)), plain(name), f"{probability:.1%}", plain(then))
-    console.print(table)
+    print_table(table)
 
 
 def export(

@@ -127,7 +127,11 @@ def _find(
     if not path.exists():
         if isinstance(name, str) and not path.suffix and os.path.basename(name) == name:
             choose("data set", name, DATASETS)
-        raise MissingDataError(f"{path} does not exist; give a folder of images per class, an npz file, or a name")
+        kind = "file" if path.suffix else "folder"
+        raise MissingDataError(
+            f"there is no {kind} {name}; give a folder with a folder of images per class, an npz file, or one of "
+            f"{', '.join(DATASETS)}"
+        )
     parts = read_own(path)
     if parts.test is not None:
         return path.stem, parts, ("all", "all")

@@ -85,6 +85,16 @@ def _folder_part(path: Path, class_names: tuple[str, ...]) -> Part:
     return Part(np.array(labels, dtype=np.intp), pick, has_color=True)
 
 
+def image_files(path: Path) -> list[Path]:
+    """The image files that a path means: itself, or those below a folder, in order."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    if not found:
+        raise InvalidInputError(f"{path} has no image; put files ending in {', '.join(sorted(IMAGE_SUFFIXES))} there")
+    return found
+
+
 def _read_npz(path: Path) -> Parts:
     try:
         arrays = read_arrays(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,11 +16,12 @@ from numpy.typing import NDArray
 from annealfit.errors import FileFormatError
 from annealfit.experiments.spec import RunSpec
 from annealfit.locks import remove_leftovers
-from annealfit.persistence import read_tensors, write_tensors
+from annealfit.persistence import read_tensors, replacing, write_tensors
 from annealfit.schema import Field, TensorFields
 
 _KIND = "run record"
 _FOLDER = "records"
+_ASKED = "asked"
 _HISTORY = "history."
 
 
@@ -108,6 +111,24 @@ class Store:
         except FileFormatError:
             return False
         return record is not None and record.error is None
+
+    def ask(self, specs: Iterable[RunSpec]) -> None:
+        """Note that these runs are wanted, so that a report can say which are missing."""
+        wanted = json.dumps([spec.to_json() for spec in specs], sort_keys=True).encode()
+        # A file per question, named by its content: asking twice, or two at once, does no harm.
+        with replacing(self.folder / _ASKED / f"{hashlib.sha256(wanted).hexdigest()[:12]}.json") as file:
+            file.write(wanted)
+
+    def asked(self) -> set[RunSpec]:
+        """The runs that were wanted, as far as it was noted: version 0.1.0 did not."""
+        found: set[RunSpec] = set()
+        for path in sorted((self.folder / _ASKED).glob("*.json")):
+            try:
+                wanted = Field(json.loads(path.read_bytes()), source=str(path))
+            except (ValueError, RecursionError) as error:
+                raise FileFormatError(f"{path} is not a list of runs: {error}; delete it to go on") from error
+            found |= {RunSpec.from_json(fields) for fields in wanted.items()}
+        return found
 
     def records(self) -> list[Record]:
         """All whole records, in the order of their ids; of each other file a warning says what is wrong with it."""

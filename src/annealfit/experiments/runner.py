@@ -30,6 +30,7 @@ def run_all(
     So it can be killed at any moment and started again, and two at once on one folder only do some work twice.
     """
     store.remove_leftovers()
+    store.ask(specs)
     todo = [spec for spec in specs if not store.is_done(spec)]
     failed = 0
     # Runs of one data set and seed stay together: a worker that has the images keeps them for the next method.

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import FileFormatError, InvalidInputError
+from annealfit.errors import InvalidInputError
 from annealfit.persistence import StrPath, read_tensors, replacing, write_tensors
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.onnx_layers import WeightedLayer
 from annealfit.quantization.packing import pack_levels, unpack_levels
 from annealfit.quantization.results import QuantizedLayer
+from annealfit.schema import Field, TensorFields, settings_of
 
 KIND_OF_FILE = "quantized weights"
 
@@ -96,7 +97,7 @@ def _known(bias: NDArray[Any] | None) -> NDArray[Any]:
     return bias
 
 
-def dequantized(levels: NDArray[Any], scales: NDArray[np.float32], group_size: int | None) -> NDArray[np.float64]:
+def dequantized(levels: NDArray[Any], scales: NDArray[Any], group_size: int | None) -> NDArray[np.float64]:
     """Weights (n_inputs, n_outputs) of levels and scales.
 
     >>> dequantized(np.array([[1], [-3]]), np.array([0.5], dtype=np.float32), None).tolist()
@@ -165,19 +166,29 @@ def _described(layer: NetworkLayer) -> dict[str, Any]:
     }
 
 
+_FLOATS = ("<f4", "<f8", "<f2")  # types of weights
+
+
 def read_packed_weights(path: StrPath) -> dict[str, NDArray[Any]]:
     """The weights of a file that `QuantizedNetwork.save` wrote, by their names in the network, dequantised."""
     tensors, content = read_tensors(path, KIND_OF_FILE)
-    try:
-        return dict(_unpacked(described, tensors) for described in content["layers"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path} does not describe quantised weights: {error}") from error
+    return dict(_unpacked(described, tensors) for described in content["layers"].items())
 
 
-def _unpacked(described: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> tuple[str, NDArray[Any]]:
-    grid = Grid(*(described["levels"][key] for key in ("lowest", "step", "count")))
-    packed, shape = tensors[f"{described['name']}.levels"], tuple(described["levels"]["shape"])
-    levels = grid.at(unpack_levels(packed, grid.storage_bits, shape).astype(np.int64))
-    matrix = dequantized(levels, tensors[f"{described['name']}.scales"], described["group_size"])
-    values = (matrix.T if described["outputs_first"] else matrix).reshape(described["shape"])
-    return described["weight"], values.astype(described["dtype"])
+def _unpacked(described: Field, tensors: TensorFields) -> tuple[str, NDArray[Any]]:
+    levels, name = described["levels"], described["name"].text()
+    with settings_of(levels):
+        grid = Grid(*(levels[key].value for key in ("lowest", "step", "count")))
+    shape = tuple(length.whole(minimum=1) for length in levels["shape"].items(most=2))
+    size = described.get("group_size")
+    group_size = None if size is None else size.whole(minimum=1)
+    groups = () if group_size is None else (-(-shape[0] // group_size),)
+    scales = tensors.real(f"{name}.scales", (*groups, shape[-1]))
+    packed = tensors.whole(f"{name}.levels", (None,), maximum=255).astype(np.uint8)
+    numbers = grid.at(unpack_levels(packed, grid.storage_bits, shape).astype(np.int64))
+    matrix = dequantized(numbers, scales, group_size)
+    with settings_of(described):
+        values = (matrix.T if described["outputs_first"].flag() else matrix).reshape(
+            [length.whole(minimum=1) for length in described["shape"].items()]
+        )
+        return described["weight"].text(), values.astype(described["dtype"].one_of(_FLOATS))

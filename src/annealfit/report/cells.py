@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,10 @@ DATASET_TITLES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry: what a reader sees, and the raw numbers behind it. `verdict` is "near", "far" or empty."""
+    """One entry: what a reader sees, and the raw numbers behind it.
+
+    `verdict` is "near" or "far" from the paper, "better" where the difference is good news, or empty.
+    """
 
     text: str
     value: float | str | None = None
@@ -203,6 +206,23 @@ def seconds_cell(seconds: Sequence[float], paper: float | None = None, paper_spr
     return Cell(text, mean, spread, paper, _with_spread(paper, paper_spread, 0), difference, ratio)
 
 
+def score_cell(values: Sequence[float], paper_percent: float | None = None, paper_spread: float | None = None) -> Cell:
+    """Mean ± sample standard deviation of a score that is no share of anything, as κ; the paper prints it times 100.
+
+    >>> score_cell([0.5, 0.6], paper_percent=52.0).difference_text
+    '+0.030'
+    """
+    mean, spread = _mean_and_spread(values)
+    text = _with_spread(mean, spread, 3)
+    if paper_percent is None:
+        return Cell(text, mean, spread)
+    paper = paper_percent / 100
+    paper_text = _with_spread(paper, None if paper_spread is None else paper_spread / 100, 3)
+    difference = mean - paper
+    verdict = near(abs(difference) <= NEAR_POINTS / 100)
+    return Cell(text, mean, spread, paper, paper_text, difference, signed(difference, 3), verdict)
+
+
 def near(is_near: bool) -> str:
     """The verdict of a comparison, in a word."""
     return "near" if is_near else "far"
@@ -236,16 +256,18 @@ def row_names(group: Group, *, dataset: bool = True) -> tuple[Cell, ...]:
 
 METHOD_COLUMNS = (Column("method", "Method"), Column("preset", "Preset"))
 DATASET_COLUMNS = (Column("dataset", "Data set"),)
-RUN_COLUMNS = Column("runs", "Seeds", numeric=True)
+RUNS_COLUMN = Column("runs", "Seeds", numeric=True)
 
 
-def coverage(records: Sequence[Record], plan: Callable[[str], list[RunSpec]]) -> tuple[str, ...]:
-    """What is missing of a table's runs, preset by preset, for the presets that were run at all."""
+def coverage(
+    records: Sequence[Record], asked: Collection[RunSpec], plan: Callable[[str], list[RunSpec]]
+) -> tuple[str, ...]:
+    """What a table lacks of the runs that were asked for, preset by preset."""
     done = {record.run for record in records if record.error is None}
     failed = {record.run for record in records if record.error is not None}
     notes = []
-    for preset in presets_of(records):
-        planned = plan(preset)
+    for preset in RUN_PRESETS:
+        planned = [spec for spec in plan(preset) if spec in asked or spec in done or spec in failed]
         lost, broken = [s for s in planned if s not in done and s not in failed], [s for s in planned if s in failed]
         if lost or broken:
             notes.append(f"{preset}: of {len(planned)} runs, {len(lost)} are missing and {len(broken)} failed.")

@@ -14,12 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 from annealfit.experiments.paper import paper_table
 from annealfit.experiments.records import Record
 from annealfit.report.cells import Group, dataset_title, method_title, plain_groups
+from annealfit.report.comparisons import contender_bits
+from annealfit.report.palette import BIT_COLOURS
 
 QUANTITIES = {  # a history's column → its title, and whether its axis is logarithmic
     "accuracy": ("Training accuracy", False),
     "cross_entropy": ("Cross-entropy", True),
     "loss": ("Regularised loss", True),
     "gap": ("Energy above the certified bound", True),
+}
+ACROSS = {  # what a curve is drawn against → its title
+    "iteration": "Iteration",
+    "solves": "QUBO solves",
+    "seconds": "Seconds of training",
 }
 _N_POINTS = 70  # of a curve: enough to see every turn on a logarithmic axis, and a page that stays small
 
@@ -40,6 +47,8 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
     found = main_groups(records)
     return {
         "quantities": {name: {"title": title, "log": log} for name, (title, log) in QUANTITIES.items()},
+        "across": ACROSS,
+        "bits": list(BIT_COLOURS),
         "curves": curves(found),
         "confusions": confusions(found),
         "samples": samples(found),
@@ -82,9 +91,21 @@ def _series(group: Group) -> dict[str, Any]:
         "bits": group.spec.bits or 0,
         "method": group.spec.method,
         "preset": group.spec.preset or "",
-        "iterations": iterations.tolist(),
+        "across": _across(group, iterations),
         "quantities": quantities,
     }
+
+
+def _across(group: Group, iterations: NDArray[np.int64]) -> dict[str, list[Any]]:
+    """Where a curve's points are on each axis. An iteration is a solve per class; a step of SGD is no solve at all."""
+    places: dict[str, list[Any]] = {"iteration": iterations.tolist()}
+    if group.spec.method == "qubo":
+        n_classes = len(class_names(group.records[0]))
+        places["solves"] = (iterations * (n_classes if n_classes > 2 else 1)).tolist()
+    seconds = history_columns(group, "seconds")
+    if seconds is not None:
+        places["seconds"] = _numbers(seconds[:, iterations - 1].mean(axis=0))
+    return places
 
 
 def sampled_iterations(group: Group) -> NDArray[np.int64]:
@@ -140,7 +161,11 @@ def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
                 "labels": first.sample_labels.tolist(),
                 "images": [png_address(image) for image in first.sample_images],
                 "methods": [
-                    {"name": series_name(g), "probabilities": [_numbers(p) for p in r.sample_probabilities]}
+                    {
+                        "name": series_name(g),
+                        "main": g.spec.bits == contender_bits(g.spec.preset) and not g.departure,
+                        "probabilities": [_numbers(p) for p in r.sample_probabilities],
+                    }
                     for g, r in same
                 ],
             }

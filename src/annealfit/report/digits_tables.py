@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from annealfit.experiments.paper import BITS, OUR_BITS, digits_runs, paper_table
+from annealfit.experiments.paper import BITS, OUR_BITS, paper_table
 from annealfit.experiments.records import Record
 from annealfit.report.cells import (
     METHOD_COLUMNS,
-    RUN_COLUMNS,
+    RUNS_COLUMN,
     Cell,
     Column,
     Table,
     count_cell,
-    coverage,
     groups,
     is_papers,
     loss_cell,
+    method_title,
     percent_cell,
     plain_groups,
     presets_of,
@@ -46,27 +46,26 @@ def digits_table(records: Sequence[Record]) -> Table:
         rows.append(
             (
                 *row_names(group, dataset=False),
-                count_cell(len(runs)),
                 percent_cell([r.train["accuracy"] for r in runs], theirs.get("train_accuracy_percent")),
                 percent_cell([r.test["accuracy"] for r in runs], theirs.get("test_accuracy_percent")),
                 loss_cell([r.cross_entropy for r in runs], theirs.get("final_loss")),
                 seconds_cell([r.seconds for r in runs], theirs.get("seconds")),
+                count_cell(len(runs)),
             )
         )
     columns = (
         *METHOD_COLUMNS,
-        RUN_COLUMNS,
         Column("train_accuracy_percent", "Train accuracy, %", True, True),
         Column("test_accuracy_percent", "Test accuracy, %", True, True),
         Column("final_loss", "Final cross-entropy", True, True),
         Column("seconds", "Seconds", True, True),
+        RUNS_COLUMN,
     )
     caption = (
         "Table 3 of the paper. Its numbers are of one run, ours the mean ± sample standard deviation over seeds. "
         "What it calls the final loss is the cross-entropy."
     )
-    notes = coverage(records, digits_runs)
-    return Table("digits", "Precision study on digits", caption, columns, tuple(rows), 1, notes)
+    return Table("digits", "Precision study on digits", caption, columns, tuple(rows), 2)
 
 
 # Tables 1 and 5: the parameter, the paper's value for digits and for the benchmark, and what a record tells of it.
@@ -149,8 +148,7 @@ def predictions_table(records: Sequence[Record]) -> Table:
         "it is not. The paper does not say which images it shows; ours are the first test image of each digit of the "
         "first seed, so the pattern compares and the single numbers do not."
     )
-    notes = coverage(records, digits_runs)
-    return Table("predictions", "Sample predictions", caption, columns, tuple(rows), 1, notes)
+    return Table("predictions", "Sample predictions", caption, columns, tuple(rows), 2)
 
 
 def _prediction(record: Record, sample: int | None, paper: dict[str, str] | None) -> Cell:
@@ -186,26 +184,24 @@ def _study(records: Sequence[Record], field: str, name: str, symbol: str, title:
         runs = group.records
         rows.append(
             (
-                Cell(f"{value:g}", value),
+                Cell(f"{symbol} = {value:g}", value),
+                text_cell(method_title(group.spec.label)),
                 text_cell(group.preset),
-                count_cell(group.spec.bits or 0),
-                count_cell(len(runs)),
                 percent_cell([r.train["accuracy"] for r in runs]),
                 percent_cell([r.test["accuracy"] for r in runs]),
                 loss_cell([r.cross_entropy for r in runs]),
                 percent_cell(raising_shares(group)),
+                count_cell(len(runs)),
             )
         )
     columns = (
         Column(field, symbol, True),
-        Column("preset", "Preset"),
-        Column("bits", "Bits", True),
-        RUN_COLUMNS,
+        *METHOD_COLUMNS,
         Column("train_accuracy_percent", "Train accuracy, %", True),
         Column("test_accuracy_percent", "Test accuracy, %", True),
         Column("final_loss", "Final cross-entropy", True),
         Column("raising_percent", "Updates that raise the loss, %", True),
+        RUNS_COLUMN,
     )
     caption = f"Digits, with {symbol} alone varied, at the benchmark's 100 sweeps. The paper gives no numbers for this."
-    notes = coverage(records, lambda preset: [s for s in digits_runs(preset) if getattr(s, field) is not None])
-    return Table(f"{name}_study", title, caption, columns, tuple(rows), 1, notes)
+    return Table(f"{name}_study", title, caption, columns, tuple(rows), 3)

@@ -8,7 +8,7 @@ from annealfit.experiments.records import Record
 from annealfit.experiments.spec import ADAM_NETWORK, FROZEN_NETWORK, TRAINED_NETWORK
 from annealfit.report.cells import (
     DATASET_COLUMNS,
-    RUN_COLUMNS,
+    RUNS_COLUMN,
     Cell,
     Column,
     Group,
@@ -48,7 +48,7 @@ def filters_table(records: Sequence[Record]) -> Table:
         "falls at every turn. Adam: about 2,000 steps from the same weights on the same loss. The paper names this as "
         "its future work and has no numbers."
     )
-    return Table("filters", "Filters trained too", caption, (*DATASET_COLUMNS, RUN_COLUMNS, *columns), tuple(rows))
+    return Table("filters", "Filters trained too", caption, (*DATASET_COLUMNS, RUNS_COLUMN, *columns), tuple(rows))
 
 
 def _cell(found: dict[str, Group], method: str, make: Callable[[Group], Cell]) -> Cell:

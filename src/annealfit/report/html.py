@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,11 +15,22 @@ from typing import Any
 import numpy as np
 
 from annealfit.errors import FileFormatError, InvalidInputError, require
-from annealfit.experiments.paper import SEEDS, TABLES, paper_table, runs_of
+from annealfit.experiments.paper import SEEDS, paper_table
 from annealfit.experiments.records import Record, Store
+from annealfit.experiments.spec import RunSpec
 from annealfit.persistence import StrPath, replacing
+from annealfit.report.benchmark_tables import SCORES
 from annealfit.report.cells import NEAR_POINTS, Cell, Table, dataset_title, groups, presets_of
 from annealfit.report.charts import page_data
+from annealfit.report.opening import (
+    PAPER_AUTHORS,
+    PAPER_LINK,
+    PAPER_NUMBER,
+    PAPER_TITLE,
+    dot_panels,
+    opening_sentence,
+)
+from annealfit.report.palette import css_variables
 from annealfit.report.paper_figures import save_paper_figures
 from annealfit.report.table_files import to_csv, to_latex
 from annealfit.report.tables import all_tables
@@ -88,11 +99,14 @@ def read_records(folder: StrPath) -> tuple[list[Record], list[str]]:
     return records, damaged
 
 
-def summarise_records(records: Sequence[Record], tables: Sequence[Table], damaged: Sequence[str] = ()) -> Summary:
+def summarise_records(
+    records: Sequence[Record],
+    tables: Sequence[Table],
+    damaged: Sequence[str] = (),
+    asked: Collection[RunSpec] = (),
+) -> Summary:
     """What a reader should know before any table."""
     finished = [record for record in records if record.error is None]
-    present = {record.run for record in records}
-    planned = {spec for preset in presets_of(records) for spec in runs_of(TABLES, preset)}
     compared = _compared(tables)
     seconds = [float(row["mean_seconds"]) for row in paper_table("execution_seconds")]
     distant = [
@@ -104,7 +118,7 @@ def summarise_records(records: Sequence[Record], tables: Sequence[Table], damage
     return Summary(
         finished=len(finished),
         failed=len(records) - len(finished),
-        missing=len(planned - present),
+        missing=len(set(asked) - {record.run for record in records}),
         damaged=tuple(damaged),
         closeness=tuple(_closeness(compared)),
         times=tuple(_times(records)),
@@ -128,7 +142,7 @@ class _Compared:
 
 
 def _compared(tables: Sequence[Table]) -> list[_Compared]:
-    """Every percentage that stands beside the paper's.
+    """Every score that stands beside the paper's.
 
     Sample predictions are not among them, since the paper's images are not known.
     """
@@ -141,7 +155,7 @@ def _compared(tables: Sequence[Table]) -> list[_Compared]:
             _Compared(table.name, row[place].text, column.name, row, cell)
             for row in table.rows
             for column, cell in zip(table.columns, row, strict=True)
-            if column.name.endswith("_percent") and cell.difference is not None
+            if (column.name.endswith("_percent") or column.name in SCORES) and cell.difference is not None
         ]
     return found
 
@@ -152,11 +166,16 @@ def _closeness(compared: Sequence[_Compared]) -> list[Closeness]:
         entries = [entry for entry in compared if entry.preset == preset]
         total = Counter(entry.table for entry in entries)
         near = Counter(entry.table for entry in entries if entry.cell.verdict == "near")
-        points = float(np.median([abs(entry.cell.difference or 0.0) for entry in entries]))
+        points = float(np.median([_points(entry) for entry in entries]))
         parts = tuple((table, near[table], total[table]) for table in total)
         name = "classical baseline" if preset == "–" else preset
         found.append(Closeness(name, near.total(), total.total(), points, parts))
     return found
+
+
+def _points(entry: _Compared) -> float:
+    """The absolute difference in points of a hundred."""
+    return abs(entry.cell.difference or 0.0) * (100 if entry.column in SCORES else 1)
 
 
 def _times(records: Sequence[Record]) -> list[Times]:
@@ -189,10 +208,15 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} seconds"
 
 
-def render(records: Sequence[Record], damaged: Sequence[str] = (), title: str = "annealfit report") -> str:
+def render(
+    records: Sequence[Record],
+    damaged: Sequence[str] = (),
+    title: str = "annealfit report",
+    asked: Collection[RunSpec] = (),
+) -> str:
     """The page's text."""
     jinja2 = require("jinja2", extra="report", purpose="writing a report")
-    tables = all_tables(records)
+    tables = all_tables(records, asked)
     files = resources.files("annealfit.report")
     template, css, script = (
         (files / name).read_text(encoding="utf-8") for name in ("template.html", "report.css", "report.js")
@@ -204,10 +228,13 @@ def render(records: Sequence[Record], damaged: Sequence[str] = (), title: str = 
     return environment.from_string(template).render(
         title=title,
         tables={table.name: table for table in tables},
-        summary=summarise_records(records, tables, damaged),
+        sentence=opening_sentence(records),
+        paper={"title": PAPER_TITLE, "authors": PAPER_AUTHORS, "number": PAPER_NUMBER, "link": PAPER_LINK},
+        panels=dot_panels(records),
+        summary=summarise_records(records, tables, damaged, asked),
         near_points=NEAR_POINTS,
         meanings=PRESET_MEANINGS,
-        css=css,
+        css=css_variables() + css,
         script=script,
         # Only this very script may run: markup that slipped through the escaping would still be dead text.
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -233,7 +260,7 @@ def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None =
     """Write the page of a run folder, and on request its tables and figures beside it; returns what was written."""
     records, damaged = read_records(folder)
     name = Path(folder).resolve().name
-    page = render(records, damaged, f"annealfit report: {name}")
+    page = render(records, damaged, f"annealfit report: {name}", Store(Path(folder)).asked())
     with replacing(path) as file:
         file.write(page.encode())
     return [Path(path), *(write_assets(records, Path(assets_dir)) if assets_dir is not None else [])]

@@ -52,21 +52,24 @@
       header.querySelector("button").addEventListener("click", () => sortTable(table, place, header));
     });
   }
-  for (const input of document.querySelectorAll("input[data-filter]")) {
-    const rows = [...input.closest(".table-block").querySelector("tbody").rows];
-    // The names of a row are its words; its numbers are not searched.
-    const names = rows.map((row) => [...row.cells].filter((cell) => !cell.matches("td.number")).map((c) => c.textContent).join(" ").toLowerCase());
-    input.addEventListener("input", () => {
-      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      rows.forEach((row, place) => { row.hidden = !words.every((word) => names[place].includes(word)); });
-    });
+  // A long table shows one data set at a time; without a script, and on paper, it is whole.
+  for (const block of document.querySelectorAll(".table-block")) {
+    const rows = [...block.querySelectorAll("tbody tr[data-group]")];
+    const names = unique(rows.map((row) => row.dataset.group));
+    if (names.length < 2 || rows.length <= 15) continue;
+    const label = make(null, "label", {}, "Data set ");
+    const select = make(label, "select", { "data-role": "rows" });
+    fill(select, [...names, "all"]);
+    const show = () => { for (const row of rows) row.hidden = select.value < names.length && row.dataset.group !== names[select.value]; };
+    select.addEventListener("change", show);
+    block.querySelector(".table-tools").prepend(label);
+    show();
   }
 
   // --- curves
 
   const DASHES = { literal: "2 3", matched: "", annealfit: "", "": "7 4" };
-  const KNOWN_BITS = [0, 1, 2, 3, 5, 10, 15, 20];
-  const colour = (series) => `var(--bits-${series.method === "optimum" || !KNOWN_BITS.includes(series.bits) ? "other" : series.bits})`;
+    const colour = (series) => `var(--bits-${series.method === "optimum" || !data.bits.includes(series.bits) ? "other" : series.bits})`;
 
   function ticks(low, high, log, room) {
     if (!log) {
@@ -97,11 +100,14 @@
     const legend = root.querySelector(".legend");
     const chooseDataset = role(root, "dataset");
     const chooseQuantity = role(root, "quantity");
+    const chooseAcross = role(root, "across");
+    const axes = Object.keys(data.across);
     const quantities = root.dataset.quantities.split(" ");
     const shown = data.curves.filter((set) => set.series.some((series) => quantities.some((q) => series.quantities[q])));
     if (!shown.length) { root.replaceChildren(make(null, "p", {}, "No run recorded this.")); return; }
     fill(chooseDataset, shown.map((set) => set.dataset));
     fill(chooseQuantity, quantities.map((name) => data.quantities[name].title));
+    fill(chooseAcross, axes.map((name) => data.across[name]));
     if (quantities.length < 2) role(root, "quantity-label").hidden = true;
     const hasMatched = data.curves.some((set) => set.series.some((series) => series.preset === "matched"));
     // A first view that can be read: literal's noise and the lesser bits of annealfit are one click away.
@@ -111,7 +117,7 @@
       if (hasMatched && (lesser || (series.preset === "literal" && series.bits !== 20))) hidden.add(series.name);
     }
     let view = null; // of the axes' own units, which are logarithms on a logarithmic axis
-    let cursor = null; // an iteration
+    let cursor = null; // a place on the axis across: an iteration, a number of solves, seconds
     let geometry = null;
     let values = [];
 
@@ -119,12 +125,20 @@
     const set = () => shown[Number(chooseDataset.value)];
     const isLog = () => data.quantities[quantity()].log;
     const toAxis = (value) => (isLog() ? (value > 0 ? Math.log10(value) : null) : value);
-    const longest = () => Math.max(2, ...set().series.map((series) => series.iterations.at(-1) ?? 1));
+    const across = () => axes[Number(chooseAcross.value)];
+    const isCounted = () => across() !== "seconds";
+    // Of the shown curves' points across; a logarithmic axis has no zero.
+    function ends() {
+      const all = set().series.flatMap((series) => series.across[across()] ?? []).filter((value) => value > 0);
+      return all.length ? [Math.min(...all), Math.max(...all, Math.min(...all) * 2)] : [1, 2];
+    }
+    const longest = () => ends()[1];
     const lines = () => set().series.filter((series) => series.quantities[quantity()]).map((series) => {
       const [mean, low, high] = series.quantities[quantity()];
-      if (series.iterations.length) return { series, x: series.iterations, mean, low, high };
-      const twice = (list) => [list[0], list[0]]; // a level: the same from the first iteration to the last
-      return { series, x: [1, longest()], mean: twice(mean), low: twice(low), high: twice(high) };
+      const x = series.across[across()] ?? [];
+      if (x.length) return { series, x, mean, low, high };
+      const twice = (list) => [list.at(-1), list.at(-1)]; // a level: the same from one end to the other
+      return { series, x: ends(), mean: twice(mean), low: twice(low), high: twice(high) };
     });
 
     function fullView() {
@@ -132,7 +146,8 @@
       const all = (visible.length ? visible : lines()).flatMap((line) => [...line.low, ...line.high]).map((v) => (v === null ? null : toAxis(v))).filter((v) => v !== null);
       let [low, high] = all.length ? [Math.min(...all), Math.max(...all)] : [0, 1];
       const margin = (high - low || 1) * 0.04;
-      return { x0: 0, x1: Math.log10(longest()), y0: low - margin, y1: high + margin };
+      const [first, last] = ends();
+      return { x0: Math.log10(first), x1: Math.log10(last), y0: low - margin, y1: high + margin };
     }
 
     function render() {
@@ -155,11 +170,11 @@
         draw(svg, "line", { class: "grid", x1: edge.left, x2: width - edge.right, y1: y(place), y2: y(place) });
         draw(svg, "text", { x: edge.left - 6, y: y(place) + 4, "text-anchor": "end" }, short(value));
       }
-      draw(svg, "text", { x: (edge.left + width - edge.right) / 2, y: height - 6, "text-anchor": "middle" }, "Iteration");
+      draw(svg, "text", { x: (edge.left + width - edge.right) / 2, y: height - 6, "text-anchor": "middle" }, data.across[across()]);
       const inside = draw(svg, "g", { "clip-path": `url(#${clip})` });
       for (const line of lines()) {
         if (hidden.has(line.series.name)) continue;
-        const points = (list) => line.x.map((at, i) => [Math.log10(at), list[i] === null ? null : toAxis(list[i])]).filter(([, v]) => v !== null).map(([a, v]) => `${x(a).toFixed(1)},${y(v).toFixed(1)}`);
+        const points = (list) => line.x.map((at, i) => [at > 0 ? Math.log10(at) : null, list[i] === null ? null : toAxis(list[i])]).filter(([a, v]) => a !== null && v !== null).map(([a, v]) => `${x(a).toFixed(1)},${y(v).toFixed(1)}`);
         const [low, high, mean] = [points(line.low), points(line.high), points(line.mean)];
         if (low.length) draw(inside, "polygon", { class: "band", points: [...high, ...low.reverse()].join(" "), style: `fill: ${colour(line.series)}` });
         draw(inside, "polyline", { class: "curve", points: mean.join(" "), style: `stroke: ${colour(line.series)}`, "stroke-dasharray": DASHES[line.series.preset], "data-series": line.series.name });
@@ -175,6 +190,7 @@
       while (place + 1 < line.x.length && line.x[place + 1] <= iteration) place += 1;
       return line.mean[place];
     }
+    const placeText = (place) => ({ iteration: `iteration ${place}`, solves: `${place} solves`, seconds: `${short(place)} s` })[across()];
     function showCursor() {
       const at = cursor ?? longest();
       if (cursor !== null) {
@@ -182,12 +198,12 @@
         for (const end of ["x1", "x2"]) geometry.cursor.setAttribute(end, place);
         geometry.cursor.setAttribute("visibility", "visible");
       }
-      legend.querySelector(".at").textContent = cursor === null ? "at the end" : `at iteration ${at}`;
+      legend.querySelector(".at").textContent = cursor === null ? "at the end" : `at ${placeText(at)}`;
       for (const [line, output] of values) output.textContent = short(valueAt(line, at));
     }
     function speak() {
       const words = values.filter(([line]) => !hidden.has(line.series.name)).map(([line]) => `${line.series.name}: ${short(valueAt(line, cursor))}`);
-      role(root, "spoken").textContent = `Iteration ${cursor}. ${words.join("; ")}`;
+      role(root, "spoken").textContent = `At ${placeText(cursor)}. ${words.join("; ")}`;
     }
 
     function renderLegend() {
@@ -241,7 +257,7 @@
     });
     plot.addEventListener("pointermove", (event) => {
       const point = pointAt(event);
-      cursor = Math.max(1, Math.round(10 ** point.x));
+      cursor = isCounted() ? Math.max(1, Math.round(10 ** point.x)) : 10 ** point.x;
       showCursor();
       if (!start) return;
       const attributes = { x: Math.min(start.px, point.px), y: Math.min(start.py, point.py), width: Math.abs(point.px - start.px), height: Math.abs(point.py - start.py), visibility: "visible" };
@@ -259,7 +275,7 @@
     plot.addEventListener("pointercancel", () => { start = null; geometry.selection.setAttribute("visibility", "hidden"); });
     plot.addEventListener("dblclick", reset);
     plot.addEventListener("keydown", (event) => {
-      const stops = unique(lines().flatMap((line) => line.x)).sort((a, b) => a - b);
+      const stops = unique(lines().flatMap((line) => line.x)).filter((stop) => stop > 0).sort((a, b) => a - b);
       const now = cursor ?? longest();
       const actions = {
         ArrowLeft: () => { cursor = stops.filter((stop) => stop < now).at(-1) ?? stops[0]; showCursor(); speak(); },
@@ -277,6 +293,7 @@
     role(root, "none").addEventListener("click", () => { for (const line of lines()) hidden.add(line.series.name); renderLegend(); render(); });
     chooseDataset.addEventListener("change", restart);
     chooseQuantity.addEventListener("change", restart);
+    chooseAcross.addEventListener("change", restart);
     restart();
     let width = plot.clientWidth;
     new ResizeObserver(() => { if (plot.clientWidth !== width) { width = plot.clientWidth; render(); } }).observe(plot);
@@ -305,7 +322,7 @@
         const total = counts.reduce((sum, count) => sum + count, 0) || 1;
         make(row, "th", { scope: "row" }, matrix.classes[truth]);
         counts.forEach((count, predicted) => {
-          make(row, "td", { class: truth === predicted ? "right" : "", style: `background: rgba(var(--heat), ${(0.6 * count / total).toFixed(2)})` }, String(count));
+          make(row, "td", { class: truth === predicted ? "right" : "", style: `--share: ${(55 * count / total).toFixed(0)}%` }, String(count));
         });
         make(row, "td", {}, `${(100 * counts[truth] / total).toFixed(0)} %`);
       });
@@ -324,8 +341,9 @@
   // --- sample predictions
 
   function Samples(root) {
-    const [chooseDataset, content] = ["dataset", "content"].map((name) => role(root, name));
+    const [chooseDataset, chooseMethods, content] = ["dataset", "methods", "content"].map((name) => role(root, name));
     fill(chooseDataset, data.samples.map((set) => set.dataset));
+    fill(chooseMethods, ["most bits of each preset", "all"]);
     function bars(parent, set, probabilities, truth) {
       const winner = probabilities.indexOf(Math.max(...probabilities));
       const right = winner === truth;
@@ -350,17 +368,20 @@
       make(make(table, "caption"), "span", {}, `${set.dataset}, seed ${set.seed}: probability of the true class, and the verdict`);
       const head = make(make(table, "thead"), "tr");
       make(head, "th", { scope: "col" }, "Image");
-      for (const method of set.methods) make(head, "th", { scope: "col" }, method.name);
+      const main = set.methods.filter((method) => method.main);
+      const methods = chooseMethods.value === "0" && main.length ? main : set.methods;
+      for (const method of methods) make(head, "th", { scope: "col" }, method.name);
       const body = make(table, "tbody");
       set.labels.forEach((truth, sample) => {
         const row = make(body, "tr");
         const title = make(row, "th", { scope: "row" });
         make(title, "img", { src: set.images[sample], alt: `Test image of class ${set.classes[truth]}`, width: 56, height: 56 });
         make(title, "span", {}, set.classes[truth]);
-        for (const method of set.methods) bars(make(row, "td"), set, method.probabilities[sample].map((p) => p ?? 0), truth);
+        for (const method of methods) bars(make(row, "td"), set, method.probabilities[sample].map((p) => p ?? 0), truth);
       });
     }
     chooseDataset.addEventListener("change", render);
+    chooseMethods.addEventListener("change", render);
     render();
   }
 

@@ -30,6 +30,24 @@ def to_csv(table: Table) -> str:
     return text.getvalue()
 
 
+def to_values(table: Table) -> list[dict[str, Any]]:
+    """The rows as plain data with the names that the CSV has; None where there is no number."""
+    rows = []
+    for row in table.rows:
+        values: dict[str, Any] = {}
+        for column, cell in zip(table.columns, row, strict=True):
+            values[column.name] = _finite(cell.value) if column.numeric else cell.text
+            if column.compared:
+                numbers = {"std": cell.spread, "paper": cell.paper, "difference": cell.difference}
+                values |= {f"{column.name}_{part}": _finite(value) for part, value in numbers.items()}
+        rows.append(values)
+    return rows
+
+
+def _finite(value: float | str | None) -> float | str | None:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _csv_value(value: float | str | None) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""

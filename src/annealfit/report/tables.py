@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
-from annealfit.experiments.paper import BITS, OUR_BITS
+from annealfit.experiments.paper import BITS, OUR_BITS, benchmark_runs, digits_runs
 from annealfit.experiments.records import Record
+from annealfit.experiments.spec import RunSpec
 from annealfit.report.benchmark_tables import (
     benchmark_table,
     gap_table,
@@ -18,6 +20,7 @@ from annealfit.report.cells import (
     Column,
     Table,
     count_cell,
+    coverage,
     text_cell,
 )
 from annealfit.report.claims import claims_table
@@ -81,8 +84,20 @@ def failures_table(records: Sequence[Record]) -> Table:
     return Table("failures", "Failed runs", "Runs that ended with an error; they are in no other table.", columns, rows)
 
 
-def all_tables(records: Sequence[Record]) -> list[Table]:
-    """Every table of the report, in the paper's order; a table without rows is left out."""
+# The runs that a table is made of; what it lacks of those that were asked for is said below it.
+_PLANS: dict[str, Callable[[str], list[RunSpec]]] = {
+    "digits": lambda preset: [s for s in digits_runs(preset) if s.update_range is None and s.step is None],
+    "range_study": lambda preset: [s for s in digits_runs(preset) if s.update_range is not None],
+    "step_study": lambda preset: [s for s in digits_runs(preset) if s.step is not None],
+    **dict.fromkeys(("benchmark", "recall", "times", "wins"), benchmark_runs),
+}
+
+
+def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> list[Table]:
+    """Every table of the report, in the paper's order; a table without rows is left out.
+
+    `asked` are the runs that should be there, as far as that is known.
+    """
     builders = (
         claims_table,
         settings_table,
@@ -101,4 +116,10 @@ def all_tables(records: Sequence[Record]) -> list[Table]:
         hardware_table,
         failures_table,
     )
-    return [table for build in builders if (table := build(records)).rows]
+    return [_with_coverage(table, records, asked) for build in builders if (table := build(records)).rows]
+
+
+def _with_coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec]) -> Table:
+    if table.name not in _PLANS:
+        return table
+    return replace(table, notes=(*coverage(records, asked, _PLANS[table.name]), *table.notes))

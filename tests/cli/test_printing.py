@@ -1,0 +1,98 @@
+"""Tables in terminals of any width: every number is there, whole."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from annealfit.cli import app, display, printing
+
+ROWS = [("QUBO 3-bit", "86.4 (81.5)", "1.17550", "1,234,567", "a note of many words that may be folded anywhere")] * 2
+HEADINGS = ("method", "Train accuracy, %", "loss", "couplings", "note")
+
+
+def printed(monkeypatch, width: int, *, terminal: bool) -> str:
+    out = io.StringIO()
+    monkeypatch.setattr(printing, "console", Console(file=out, width=width, force_terminal=terminal, color_system=None))
+    monkeypatch.setattr(printing, "Console", lambda **options: Console(file=out, color_system=None, **options))
+    table = display.make_table("A title that is longer than the narrowest of the terminals tried")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading in ("method", "note") else "right")
+    for row in ROWS:
+        table.add_row(*row)
+    printing.print_table(table)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_no_number_is_cut_or_broken(monkeypatch, width, terminal):
+    text = printed(monkeypatch, width, terminal=terminal)
+    for number in ROWS[0][1:4]:
+        assert text.count(number) == 2
+    assert "…" not in text
+    assert all(word in text for word in " ".join(HEADINGS).split())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_columns_without_room_follow_below(monkeypatch, width):
+    text = printed(monkeypatch, width, terminal=True)
+    title, *lines = text.splitlines()
+    assert title.startswith("A title")
+    assert max(map(len, lines)) <= width
+    parts = len(re.findall(r"^method", text, re.M))
+    assert text.count("QUBO 3-bit") == 2 * parts  # each part names its rows
+    assert parts > 1 or width == 80
+
+
+def test_a_file_has_lines_of_any_length(monkeypatch):
+    text = printed(monkeypatch, 30, terminal=False)
+    assert len(re.findall(r"^method", text, re.M)) == 1
+    assert ROWS[0][-1] in text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-h"], ["train", "-h"], ["datasets", "fetch", "-h"], ["instances", "write", "-h"]]
+)
+def test_the_short_option_for_help(arguments):
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+
+
+def test_paragraphs_of_help_flow(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+    text = CliRunner().invoke(app, ["train", "--help"]).output
+    (line,) = [line for line in text.splitlines() if "Draws random convolution features" in line]
+    assert len(line.strip()) > 120  # which the source's lines never are
+
+
+def test_progress_never_shows_a_number_that_is_none(monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr(display, "errors", Console(file=out, force_terminal=True, width=120))
+    with display.training_progress(10):
+        pass
+    assert "first iteration" in out.getvalue()
+    assert "nan" not in out.getvalue()
+
+
+def test_reproduce_as_json_has_all_that_the_tables_have(tmp_path):
+    command = "reproduce digits --preset annealfit --seeds 42 --jobs 1 --json --out"
+    result = CliRunner().invoke(app, [*command.split(), str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert {"loss", "cross_entropy", "seconds", "iterations", "train", "test", "error"} <= set(told["runs"][0])
+    rows = {(row["method"], row["preset"]): row for row in told["tables"]["digits"]}
+    classical = rows["Classical (SGD)", "–"]
+    assert classical["test_accuracy_percent_paper"] == 79.8
+    assert classical["final_loss_paper"] == 0.872
+    assert classical["final_loss"] == pytest.approx(
+        next(r for r in told["runs"] if r["run"]["method"] == "classical")["cross_entropy"]
+    )
+    assert rows["QUBO 3-bit", "annealfit"]["test_accuracy_percent_paper"] is None
