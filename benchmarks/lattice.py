@@ -12,10 +12,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.coordinates import LinearCoordinates
 from annealfit.problems import Problems
 from annealfit.samplers import LatticeSolver, Samples, SimulatedAnnealer
 
@@ -28,11 +26,8 @@ def digits_training(
     """A training on digits, and its features and labels."""
     data = load_dataset("digits", seed=42)
     X = RandomConvFeatures(n_filters=n_filters, random_state=42).fit_transform(data.X_train)
-    if centred:
-        matrix = np.eye(X.shape[1] + 1)
-        matrix[-1, :-1] = -X.mean(axis=0)
-        settings["coordinates"] = LinearCoordinates(matrix)
-    return AnnealedClassifier(bits=bits, random_state=42, **settings), X, data.y_train
+    coordinates = "centred" if centred else "raw"
+    return AnnealedClassifier(bits=bits, coordinates=coordinates, random_state=42, **settings), X, data.y_train
 
 
 def first_problems(n_filters: int, bits: int, *, centred: bool, **settings: object) -> Problems:

@@ -68,8 +68,9 @@ def test_iterations_on_mnist_at_full_size(bits, allowed, monkeypatch):
 @pytest.mark.filterwarnings("error")
 def test_tables_converge_to_the_tolerance_without_a_warning(load, bits):
     X, y = load(return_X_y=True)
-    clf = AnnealedClassifier(bits, random_state=0).fit(StandardScaler().fit_transform(X), y)
-    assert clf.stop_reason_ == "tolerance"
+    X = StandardScaler().fit_transform(X)
+    for seed in (0, 42):  # with 42, one bit of digits has classes whose first ranges are too wide
+        assert AnnealedClassifier(bits, random_state=seed).fit(X, y).stop_reason_ == "tolerance"
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3])

@@ -16,7 +16,16 @@ LONG_FILES = {
     "annealfit/samplers/dwave/qpu.py",
 }
 # Options of commands, settings of a network, a loop that has to be one function to be compiled, docstrings.
-LONG_FUNCTIONS = {"__init__", "compare", "hardware", "quantize", "train", "anneal_group", "load_dataset", "quantize_layer"}
+LONG_FUNCTIONS = {
+    "__init__",
+    "compare",
+    "hardware",
+    "quantize",
+    "train",
+    "anneal_group",
+    "load_dataset",
+    "quantize_layer",
+}
 
 
 def test_no_two_things_share_a_name():

@@ -65,7 +65,7 @@ def compare(
     ] = 1,
     late: Annotated[
         int, typer.Option(min=0, help="Take problems after so many iterations as well as the first; 0: the first only.")
-    ] = 30,
+    ] = 5,
     target: Annotated[
         float, typer.Option(min=0, help="How near to the lowest energy is a success, as a share of that energy.")
     ] = 1e-9,

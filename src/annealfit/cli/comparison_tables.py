@@ -15,6 +15,7 @@ from annealfit.experiments.solving import ProblemSet, SolveRow
 from annealfit.experiments.success import CONFIDENCE, INTERVAL, Estimate
 from annealfit.report import sampler_figure
 
+_ROUNDING = 1e-12  # of energies that are worked out in different ways
 # Headings of two lines.
 _SOLVING = "residual\n%", "success\n%", "from–to", "solved", "ms per\nread", "solution\nms", "from–to"
 _TRAINING = "loss ÷\noptimum", "test\n%", "iterations", "seconds", "QPU\nseconds"
@@ -73,7 +74,7 @@ def _solving_cells(row: SolveRow) -> tuple[str, ...]:
     success, time = row.success, row.seconds_to_solution
     at_most, at_least = ("", "") if row.proven else ("≤ ", "≥ ")
     return (
-        f"{100 * row.residual:.3g}",
+        "0" if row.residual < _ROUNDING else f"{100 * row.residual:.3g}",
         f"{at_most}{100 * success.value:.1f}",
         f"{100 * success.low:.0f}–{100 * success.high:.0f}",
         f"{row.problems_solved}",

@@ -62,7 +62,7 @@ def compare_samplers(
     coordinates: Sequence[str] | None = None,
     bits: Sequence[int] | None = None,
     trainers: Mapping[str, Sampler] | None = None,
-    late: int = 30,
+    late: int = 5,
     repeats: int = 1,
     target: float = 1e-9,
     truth_seconds: float = TRUTH_SECONDS,

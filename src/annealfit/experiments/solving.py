@@ -201,8 +201,9 @@ def _median_time(successes: tuple[int, ...], reads: tuple[int, ...], seconds_per
 
 
 def _residual(reads: tuple[NDArray[np.float64], ...], truth: Truth) -> float:
+    # Nothing is below the optimum but by rounding: where it is proven, a read cannot be better.
     means = [
-        float((energies - lowest).mean() / abs(lowest))
+        float(np.maximum(energies - lowest, 0.0).mean() / abs(lowest))
         for energies, lowest in zip(reads, truth.energies.tolist(), strict=True)
         if len(energies) and lowest
     ]

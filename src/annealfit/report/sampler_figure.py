@@ -79,7 +79,8 @@ def summarise_comparison(comparison: Comparison) -> str:
                 else "none solves half of the problems"
             )
             most = -min(shares.values())
-            often = f"{_least(shares)} succeeds most often, in {most:.1%} of the reads" if most else "no read succeeds"
+            often = f"success is most often with {_least(shares)}, in {most:.1%} of the reads"
+            often = often if most else "no read succeeds"
             sentences.append(
                 f"On the {taken.name} problems ({taken.coordinates}, K = {taken.bits}) {often}; {fastest}."
             )
@@ -97,7 +98,8 @@ def summarise_comparison(comparison: Comparison) -> str:
 
 
 def _least(values: dict[str, float]) -> str:
-    return " and ".join(name for name, value in values.items() if value == min(values.values()))
+    *others, last = (name for name, value in values.items() if value == min(values.values()))
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles: Styles) -> list[Any]:

@@ -56,7 +56,8 @@ class RelaxationRange(RangePolicy):
     Small multiples give short, saturated updates, most of them at the ends of the range, which the acceptance rule
     stretches; large ones resolve the minimum of a surrogate that may be far from the loss. Which is better depends on
     the data, so the multiple climbs: it goes on in the direction in which the loss fell faster, measured by what the
-    surrogate's minimum promises. After an iteration that brought nothing it shrinks.
+    surrogate's minimum promises. A problem whose update was not applied has a range that is too wide for so few
+    levels: its own multiple shrinks.
     """
 
     def first(self, problems: Problems, update_range: float | None) -> NDArray[np.float64]:
@@ -70,16 +71,17 @@ class RelaxationRange(RangePolicy):
         return np.clip(problems.ranges * _sizes(problems), SMALLEST, LARGEST)
 
     def revise(self, ranges: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
-        """One step up or down, all problems together."""
+        """One step up or down, all problems together; those whose update was not applied shrink by themselves."""
+        gained, refused = outcome.accepted, outcome.solved & ~outcome.accepted
         if not outcome.solved.any():
             return ranges
-        if not outcome.accepted.any():
-            return np.maximum(ranges * SHRINKAGE, SMALLEST)
         upward = True
         if outcome.last_rating is not None and outcome.last_ranges is not None:
-            rose = bool(ranges.sum() >= outcome.last_ranges.sum())
+            rose = bool(ranges[gained].sum() >= outcome.last_ranges[gained].sum())
             upward = rose == (outcome.rating >= outcome.last_rating)
-        return np.clip(ranges * (CLIMB if upward else 1 / CLIMB), *MULTIPLES)
+        climbed = np.clip(ranges * (CLIMB if upward else 1 / CLIMB), *MULTIPLES)
+        shrunk = np.maximum(ranges * SHRINKAGE, SMALLEST)
+        return np.where(gained, climbed, np.where(refused, shrunk, ranges))
 
     def rate(self, problems: Problems, loss_change: float) -> float:
         """The fall of the loss, in units of what the surrogate promises without a box and without levels."""
