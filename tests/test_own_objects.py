@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from annealfit import AnnealedClassifier
 from annealfit.baselines import solve_logistic
-from annealfit.coordinates import Coordinates, LinearCoordinates, RawCoordinates
+from annealfit.coordinates import CentredCoordinates, Coordinates, LinearCoordinates, RawCoordinates
 from annealfit.description import describe
 from annealfit.errors import InvalidInputError
 from annealfit.metric import Metric
@@ -191,11 +191,18 @@ def test_coordinates(digits_features, curvature):
         assert optimum(X, y) - 1e-12 <= clf.history_[-1]["loss"] < 1.01 * optimum(X, y)
 
 
-def test_linear_coordinates_are_the_same_quadratic():
+@pytest.mark.parametrize(
+    "coordinates",
+    [
+        LinearCoordinates([[1.0, 2.0, 0.5], [-0.3, 0.7, 1.1], [0.2, -1.5, 0.4]]),
+        CentredCoordinates([2.0, -0.5]),
+        CentredCoordinates([2.0, -0.5], bias_unit=0.3),
+    ],
+)
+def test_coordinates_are_the_same_quadratic(coordinates):
     generator = np.random.default_rng(0)
-    factor, matrix = generator.normal(size=(6, 3)), generator.normal(size=(3, 3))
+    factor = generator.normal(size=(6, 3))
     metric, gradients, z = Metric(factor.T @ factor), generator.normal(size=(4, 3)), generator.normal(size=(4, 3))
-    coordinates = LinearCoordinates(matrix)
     pulled = coordinates.pull_metric(metric).energies(coordinates.pull_gradients(gradients), z)
     np.testing.assert_allclose(pulled, metric.energies(gradients, coordinates.push(z)), rtol=1e-9)
     joint = Metric(np.kron(np.eye(2) + 0.5, metric.matrix))
@@ -204,6 +211,24 @@ def test_linear_coordinates_are_the_same_quadratic():
     )
     expected = joint.energies(gradients.reshape(2, 6), coordinates.push(z.reshape(2, 6)))
     np.testing.assert_allclose(pulled, expected, rtol=1e-9)
+
+
+def test_centred_coordinates_have_the_means_and_the_spread_of_the_rows(digits_features):
+    X, y = digits_features
+    centred = CentredCoordinates().adapted(LinearHead.of_arrays(X, y, 10, 1e-3))
+    np.testing.assert_allclose(centred.means, X.mean(axis=0), rtol=1e-12)
+    assert centred.bias_unit == pytest.approx(np.sqrt(X.var(axis=0).mean()), rel=1e-9)
+    assert CentredCoordinates(bias_unit=2).adapted(LinearHead.of_arrays(X, y, 10, 1e-3)).bias_unit == 2
+    # The bias bends the loss as much as a weight does, on average, and is coupled to none of them.
+    pulled = centred.pull_metric(Metric(LinearHead.of_arrays(X, y, 10, 0.0).gram)).matrix
+    assert pulled[-1, -1] == pytest.approx(pulled.diagonal()[:-1].mean(), rel=1e-9)
+    np.testing.assert_allclose(pulled[-1, :-1], 0.0, atol=1e-12 * pulled.max())
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-200, 1e200])
+def test_features_without_a_spread_to_speak_of_leave_the_bias_its_unit(scale):
+    head = LinearHead.of_arrays(np.full((6, 2), scale), np.arange(6) % 2, 2, 1e-3)
+    assert CentredCoordinates().adapted(head).bias_unit == 1.0
 
 
 @pytest.mark.parametrize(

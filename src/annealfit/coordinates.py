@@ -119,43 +119,52 @@ class LinearCoordinates(Coordinates):
 
 
 class CentredCoordinates(Coordinates):
-    """Features measured from their means: `w` is unchanged, and the bias is `b' = b + wᵀμ`.
+    """Features measured from their means, and the bias in units of their spread: `u_w = z_w`, `u_b = σz_b − μᵀz_w`.
 
     Features that are all positive have a large common mode, which couples everything to everything; measured from
     their means they have not. The bias is not regularised, so it absorbs the means at no cost: the loss, the optimum
-    and the predictions are the same.
+    and the predictions are the same. In units of the features' spread the bias bends the loss as much as a weight
+    does: one range suits both, and on a device its couplings do not drown the others.
     """
 
-    def __init__(self, means: ArrayLike | None = None) -> None:
-        """`means` (d,) are taken from the objective's rows if they are not given."""
+    def __init__(self, means: ArrayLike | None = None, bias_unit: float | None = None) -> None:
+        """Both are taken from the objective's rows if they are not given; with means alone the unit is 1."""
         self.means = None if means is None else as_real(means, "the means of the features", ndim=1)
+        self.bias_unit = bias_unit
+        if bias_unit is not None:
+            check_number("bias_unit", bias_unit, above=0)
 
     def adapted(self, objective: Any) -> CentredCoordinates:
-        """With the means of the objective's rows."""
-        return self if self.means is not None else CentredCoordinates(objective.feature_means)
+        """With the means of the objective's rows, and their spread where it knows it."""
+        if self.means is not None:
+            return self
+        unit = getattr(objective, "feature_spread", 1.0) if self.bias_unit is None else self.bias_unit
+        return CentredCoordinates(objective.feature_means, unit)
 
     def part(self, features: slice) -> Coordinates:
         """With the means of those features."""
-        return CentredCoordinates(self._means[features])
+        return CentredCoordinates(self._means[features], self.bias_unit)
 
     def pull_metric(self, metric: Metric) -> Metric:
         """`TᵀHT`."""
-        half = self._without_means(metric.matrix)
-        return Metric(self._without_means(half.T))
+        half = self._pulled(metric.matrix)
+        return Metric(self._pulled(half.T))
 
     def pull_gradients(self, gradients: Array) -> Array:
-        """`Tᵀg`: of the weights less the means times that of the bias."""
-        return self._without_means(gradients)
+        """`Tᵀg`: of the weights less the means times that of the bias, and σ times that."""
+        return self._pulled(gradients)
 
     def push(self, updates: Array) -> Array:
-        """`Tz`: the bias less what the means make of the weights."""
+        """`Tz`: σ times the bias, less what the means make of the weights."""
         pushed = self._by_output(updates).copy()
+        pushed[..., -1] *= self._unit
         pushed[..., -1] -= pushed[..., :-1] @ self._means
         return pushed.reshape(updates.shape)
 
-    def _without_means(self, values: Array) -> Array:
+    def _pulled(self, values: Array) -> Array:
         by_output = self._by_output(values).copy()
         by_output[..., :-1] -= by_output[..., -1:] * self._means
+        by_output[..., -1] *= self._unit
         return by_output.reshape(values.shape)
 
     def _by_output(self, values: Array) -> Array:
@@ -171,6 +180,10 @@ class CentredCoordinates(Coordinates):
             raise InvalidInputError("centred coordinates need the means of the features; adapt them to an objective")
         return self.means
 
+    @property
+    def _unit(self) -> float:
+        return 1.0 if self.bias_unit is None else self.bias_unit
+
 
 class WhitenedCoordinates(Coordinates):
     """Centred, and then in a basis in which the bound's curvature `½G + Λ` is nearer to the identity.
@@ -185,7 +198,7 @@ class WhitenedCoordinates(Coordinates):
 
     def adapted(self, objective: Any) -> Coordinates:
         """With the curvature of the objective's rows."""
-        centred = CentredCoordinates().adapted(objective)
+        centred = CentredCoordinates(bias_unit=1.0).adapted(objective)
         values, vectors = np.linalg.eigh(centred.pull_metric(Metric(objective.bounding_curvature)).matrix)
         # Features that are constant or copies of others have no curvature to scale by.
         scales = np.maximum(values, 1e-10 * values[-1]) ** (-self.power / 2)

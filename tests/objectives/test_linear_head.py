@@ -12,7 +12,14 @@ from scipy.optimize import approx_fprime
 from sklearn.metrics import accuracy_score, log_loss
 
 from annealfit.objectives import CURVATURES, LinearHead, softmax
-from annealfit.rows import DenseChunk, InMemoryRows, Rows
+from annealfit.rows import Chunk, DenseChunk, InMemoryRows, Rows, SparseChunk
+
+
+class PlainChunk(DenseChunk):
+    """Sums as a chunk of anybody's has them, who wrote only what has to be written."""
+
+    power_sums = Chunk.power_sums
+
 
 N, D = 30, 5
 
@@ -147,6 +154,18 @@ def test_every_kind_of_rows_has_the_same_sums(table, kind):
     np.testing.assert_allclose(one.lower_bound(), two.lower_bound(), rtol=1e-9)
     np.testing.assert_allclose(one.output_grams(), two.output_grams(), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(first.rows.class_shares, other.rows.class_shares, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [DenseChunk, SparseChunk, PlainChunk])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_power_sums_are_sums_of_features_and_of_their_squares(kind, weighted):
+    generator = np.random.default_rng(3)
+    X, weights = generator.normal(size=(7, 3)), generator.uniform(0.5, 2.0, 7) if weighted else None
+    chunk = kind(X, np.arange(7) % 2, weights)
+    augmented = np.column_stack([X, np.ones(7)])
+    counted = np.ones(7) if weights is None else weights
+    for found, power in zip(chunk.power_sums(), (1, 2), strict=True):
+        np.testing.assert_allclose(found, counted @ augmented**power, rtol=1e-12)
 
 
 def test_what_is_remembered_of_a_chunk_goes_with_it(table):

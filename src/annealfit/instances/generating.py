@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from annealfit.classifier import AnnealedClassifier
+from annealfit.coordinates import CentredCoordinates
 from annealfit.datasets import load_dataset
 from annealfit.datasets.images import ImagePreparation
 from annealfit.datasets.local_files import data_directory, read_local
@@ -100,11 +101,13 @@ def _leading_images(features: ImageFeatures) -> _Images:
 
 def make_classifier_of(instance: Instance) -> AnnealedClassifier:
     """The classifier whose training the instance is of."""
+    # The library keeps the unit of the bias that it was made with: what has a name and a digest does not change.
+    centred = CentredCoordinates(bias_unit=1.0)
     return AnnealedClassifier(
         bits=instance.bits,
         regularization=1e-3,
         curvature="bound",
-        coordinates=instance.coordinates,
+        coordinates=centred if instance.coordinates == "centred" else instance.coordinates,
         random_state=SEED,
     )
 

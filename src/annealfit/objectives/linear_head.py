@@ -18,6 +18,7 @@ from annealfit.objectives.links import link_of
 from annealfit.rows import Chunk, InMemoryRows, Rows
 from annealfit.threads import blas_threads, threads_for_large_product
 
+_ROWS_FOR_SPREAD = 2048
 _MATRICES = 4  # Gram matrix, curvature, its inverse, and what is worked out on the way
 
 
@@ -94,6 +95,16 @@ class LinearHead:
         """The weighted mean of every feature, shape (d,)."""
         (sums,) = self.rows.mean(lambda chunk: (chunk.moments(chunk.weighted(np.ones((1, len(chunk.labels))))),))
         return sums[0, :-1]
+
+    @cached_property
+    def feature_spread(self) -> float:
+        """The root mean square distance of a feature from its mean: a unit, so a sample of the rows will do."""
+        sample = self.rows.sample(_ROWS_FOR_SPREAD)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # rows of no weight, or of huge numbers
+            means, squares = (found[:-1] for found in sample.mean(lambda chunk: chunk.power_sums()))
+            spread = float(np.sqrt(np.maximum(squares - means**2, 0.0).mean()))
+            is_known = spread > 1e-6 * np.sqrt(squares.max(initial=0.0)) and np.isfinite(spread)
+        return spread if is_known else 1.0
 
     def at(self, weights: Array, remembered: Array | None = None) -> HeadPoint:
         """The head at weights (D, outputs), with the outputs (outputs, N) that a point remembered."""

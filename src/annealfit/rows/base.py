@@ -46,6 +46,11 @@ class Chunk(ABC):
         whole = self.gram(values)
         return [whole[np.ix_(chosen, chosen)] for chosen in (np.r_[block, len(whole) - 1] for block in blocks)]
 
+    def power_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weighted sums over rows of every feature and the 1, and of their squares, (D,) each."""
+        ones = self.weighted(np.ones(len(self.labels)))
+        return self.moments(ones[None])[0], self.gram(ones).diagonal().copy()
+
     @abstractmethod
     def content(self) -> Iterable[NDArray[Any]]:
         """The arrays that hold the chunk's features: by their digest a checkpoint knows its training data."""

@@ -30,6 +30,7 @@ class InMemoryRows(Rows):
         kind = SparseChunk if scipy.sparse.issparse(features) else DenseChunk
         self._chunk = kind(features, labels, weights)
         self._features = features
+        self._samples: dict[int, Rows] = {}
         self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
 
     def chunks(self) -> Iterable[Chunk]:
@@ -41,9 +42,13 @@ class InMemoryRows(Rows):
         total = len(self._chunk.labels)
         if total <= count:
             return self
-        chosen = np.sort(np.random.default_rng(0).choice(total, count, replace=False))
-        weights = None if self._chunk.weights is None else self._chunk.weights[chosen]
-        return InMemoryRows(self._features[chosen], self._chunk.labels[chosen], self.n_classes, weights)
+        if count not in self._samples:
+            chosen = np.sort(np.random.default_rng(0).choice(total, count, replace=False))
+            weights = None if self._chunk.weights is None else self._chunk.weights[chosen]
+            self._samples[count] = InMemoryRows(
+                self._features[chosen], self._chunk.labels[chosen], self.n_classes, weights
+            )
+        return self._samples[count]
 
 
 class DenseChunk(Chunk):
@@ -67,6 +72,11 @@ class DenseChunk(Chunk):
         """`Xᵀ diag(v) X`, (D, D)."""
         left = self._augmented.T
         return (left if values is None else left * values) @ self._augmented
+
+    def power_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Without a matrix."""
+        weights = self.weighted(np.ones(len(self.labels))).astype(self._augmented.dtype, copy=False)
+        return weights @ self._augmented, weights @ np.square(self._augmented)
 
     def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
         """Without what is between the blocks."""
@@ -107,6 +117,13 @@ class SparseChunk(Chunk):
     def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """`Xᵀ diag(v) X`, (D, D); dense, as a curvature is."""
         return _sparse_gram(self._transposed, np.ones(len(self.labels)) if values is None else values)
+
+    def power_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Without a matrix."""
+        weights = self.weighted(np.ones(len(self.labels)))
+        squares = self._transposed.multiply(self._transposed).tocsr()
+        total = weights.sum()
+        return np.append(self._transposed @ weights, total), np.append(squares @ weights, total)
 
     def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
         """Without what is between the blocks."""
