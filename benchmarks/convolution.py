@@ -2,6 +2,7 @@
 
     python -m benchmarks.convolution digits          seeds 42–46, 2 and 4 filters, 1 to 3 bits, frozen and Adam beside
     python -m benchmarks.convolution NETWORK [...]   one of NETWORKS, a line per round; with --adam, Adam after it
+    python -m benchmarks.convolution choices         the defaults varied one at a time
     python -m benchmarks.convolution growth          time of a round and memory against images and filters
 
 Seconds are the processor's, of all threads, beside those of the clock: a machine may be shared. What measuring on test
@@ -10,14 +11,15 @@ images takes is on neither. For the accuracy of a shared machine's clock see doc
 
 import argparse
 import itertools
-import resource
 import time
+import tracemalloc
 import warnings
 
 import numpy as np
 
 from annealfit import AnnealedConvNet, load_dataset
 from annealfit.baselines import train_adam
+from annealfit.convolution import rows as network_rows
 from annealfit.experiments.network_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
 
 SEEDS = range(42, 47)
@@ -28,7 +30,7 @@ NETWORKS = {
     "mnist-16": (
         {"name": "mnist"},
         {"n_filters": 16, "kernel_size": 5, "pool_size": 3, "regularization": 1e-4},
-        [(20, {})],
+        [(10, {})],
     ),
     "mnist-16-32": (
         {"name": "mnist"},
@@ -38,17 +40,17 @@ NETWORKS = {
     "fashion-16": (
         {"name": "fashion_mnist"},
         {"n_filters": 16, "kernel_size": 5, "pool_size": 3, "regularization": 1e-4},
-        [(12, {})],
+        [(8, {})],
     ),
     "kmnist-16": (
         {"name": "kmnist"},
         {"n_filters": 16, "kernel_size": 5, "pool_size": 3, "regularization": 1e-4},
-        [(12, {})],
+        [(8, {})],
     ),
     "cifar10-16": (
         {"name": "cifar10", "color": True},
         {"n_filters": 16, "kernel_size": 5, "pool_size": 4, "regularization": 1e-4, "standardize": "pixels"},
-        [(12, {})],
+        [(8, {})],
     ),
 }
 
@@ -164,13 +166,57 @@ def digits():
     print_table("Digits 8×8, seeds 42–46, 200 turns, λ = 0.001", headings, rows)
 
 
+def choices():
+    """The defaults of a network varied one at a time, and rates of Adam: digits, 4 filters, three seeds."""
+    from benchmarks.timing import print_table
+
+    varied = [
+        {},
+        {"damping": "none"},
+        {"damping": 0.1},
+        {"damping": 1.0},
+        {"filter_curvature": "joint"},
+        {"acceptance": "line_search"},
+        {"head_steps": 1},
+        {"head_steps": 3},
+        {"head_steps": 12},
+    ]
+    rows = []
+    for changed in varied:
+        losses, tests, began = [], [], time.process_time()
+        for seed in SEEDS[:3]:
+            data = load_dataset("digits", seed=seed)
+            net = AnnealedConvNet(random_state=seed, patience=None, **changed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                net.fit(data.X_train, data.y_train)
+            check_descent(net.history_)
+            losses.append(net.history_[-1]["loss"])
+            tests.append(net.score(data.X_test, data.y_test))
+        name = ", ".join(f"{key}={value!r}" for key, value in changed.items()) or "defaults"
+        seconds = (time.process_time() - began) / 3
+        rows.append([name, f"{np.mean(losses):.4f}", f"{100 * np.mean(tests):.1f}", f"{seconds:.1f}"])
+    for rate in (0.003, 0.01, 0.02, 0.03):
+        losses, tests, began = [], [], time.process_time()
+        for seed in SEEDS[:3]:
+            data = load_dataset("digits", seed=seed)
+            loss, weights = AnnealedConvNet(random_state=seed).loss_and_start(data.X_train, data.y_train)
+            on_test, _ = AnnealedConvNet(random_state=seed).loss_and_start(data.X_test, data.y_test)
+            found = train_adam(loss, weights, rate=rate, epochs=100, batch_size=50, seed=seed)
+            losses.append(found.history[-1]["loss"])
+            tests.append(on_test.at("head", found.weights).accuracy)
+        seconds = (time.process_time() - began) / 3
+        rows.append([f"Adam, rate {rate}", f"{np.mean(losses):.4f}", f"{100 * np.mean(tests):.1f}", f"{seconds:.1f}"])
+    print_table("Digits 8×8, 4 filters, seeds 42–44, 200 turns or 100 epochs", ["", "loss", "test %", "CPU s"], rows)
+
+
 def growth():
     """Exponents of a power law, fitted to the processor's time of a round; and the most memory that was ever used."""
     from benchmarks.timing import print_table
 
     data = load_dataset("mnist", size=None, n_train=24000, n_test=1000)
     X = data.X_train.astype(np.float32)
-    rows, slopes = [], {}
+    table, slopes = [], {}
     for kind, cases in {
         "images": [(count, 16) for count in (3000, 6000, 12000, 24000)],
         "filters": [(6000, count) for count in (8, 16, 32, 64)],
@@ -187,14 +233,32 @@ def growth():
                     net.fit(X[:count], data.y_train[:count])
                     best = min(best, time.process_time() - began)
             check_descent(net.history_)
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             seconds.append(best)
-            rows.append([kind, str(count), str(filters), f"{best:.2f}", f"{memory:.0f}"])
+            table.append([kind, str(count), str(filters), f"{best:.2f}"])
         varied = [case[0 if kind == "images" else 1] for case in cases]
         slopes[kind] = np.polyfit(np.log(varied), np.log(seconds), 1)[0]
     print_table("MNIST 28×28, 5×5 filters, pool 4: a round of two turns of the head and one of the filters",
-                ["varied", "images", "filters", "CPU s", "MB at most"], rows)  # fmt: skip
+                ["varied", "images", "filters", "CPU s"], table)  # fmt: skip
     print("Fitted exponents: " + ", ".join(f"{kind} {slope:.2f}" for kind, slope in slopes.items()))
+    table = [[str(count), *(f"{_peak(X[:count], data.y_train[:count], kept) / 2**20:.0f}" for kept in (2**30, 0))]
+            for count in (6000, 12000, 24000)]  # fmt: skip
+    print_table("Memory at most beside the images, in MiB, of the same round with 16 filters",
+                ["images", "features kept", "worked out at every pass"], table)  # fmt: skip
+
+
+def _peak(X, y, kept):
+    """The most bytes that were allocated during a fit."""
+    usual, network_rows.KEPT_BYTES = network_rows.KEPT_BYTES, kept
+    net = AnnealedConvNet(16, 5, 4, regularization=1e-4, head_steps=2, max_iter=3, **SETTINGS)
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            net.fit(X, y)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        network_rows.KEPT_BYTES = usual
+        tracemalloc.stop()
 
 
 def run(quick=False):
@@ -206,7 +270,7 @@ def run(quick=False):
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.convolution", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("what", choices=["digits", "growth", *NETWORKS])
+    parser.add_argument("what", choices=["digits", "choices", "growth", *NETWORKS])
     parser.add_argument("--adam", action="store_true", help="train by Adam too, from the same weights")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--rate", type=float, default=0.003)
@@ -214,7 +278,7 @@ def main():
     if given.what in NETWORKS:
         train_network(given.what, given.adam, given.epochs, given.rate)
     else:
-        {"digits": digits, "growth": growth}[given.what]()
+        {"digits": digits, "choices": choices, "growth": growth}[given.what]()
 
 
 if __name__ == "__main__":

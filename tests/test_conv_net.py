@@ -235,6 +235,30 @@ def test_the_first_problems_are_the_heads(small):
     assert problems.n_parameters == 2 * 2 * 2 + 1
 
 
+def test_the_problems_of_a_later_turn_are_the_filters(small):
+    net = make(bits=2)
+    problems = net.problems(*small, after=2)  # two turns of the head come first
+    assert len(problems) == 2
+    assert problems.n_parameters == 3 * 3 * 2 + 1
+    row = make(bits=2, max_iter=3, sampler=RoundedSampler()).fit(*small).history_[-1]
+    again = make(bits=2, sampler=RoundedSampler()).problems(*small, after=2)
+    assert row["range"] == pytest.approx(float(again.ranges.mean()))
+    with pytest.raises(InvalidInputError, match="after"):
+        net.problems(*small, after=-1)
+
+
+def test_what_a_step_costs_is_known_before(small):
+    assert make().preflight(*small) is None  # no device
+    cost = make(bits=1, sampler=qpu("P16")).preflight(*small)
+    assert cost.calls == 2  # one for the classes, one for the filters
+    assert cost.access_seconds > 0
+
+
+def test_the_loss_of_a_frozen_network_is_a_heads(small):
+    with pytest.raises(InvalidInputError, match="trainable"):
+        make(trainable=()).loss_and_start(*small)
+
+
 # Stopping, resuming, keeping
 
 

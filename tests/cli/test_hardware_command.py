@@ -212,3 +212,28 @@ def test_a_terminal_shows_progress_on_the_side(tmp_path):
     assert re.search(r"Embedding Z12 .*1/1", re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", seen).decode())
     assert "Embedding" not in (tmp_path / "out").read_text()
     assert str(ideal_chip("Z12").largest_clique) in (tmp_path / "out").read_text()
+
+
+def test_the_problems_of_filters(annealfit):
+    """Sixteen 5×5 filters of grey images have 26 parameters each: 78 variables at 3 bits."""
+    code, output, errors = annealfit("--filters", 16, "--kernel", 5, "--bits", "1,3", "--topology", "Z12")
+    assert (code, errors) == (0, "")
+    assert re.search(r"filter / call", output)
+    assert re.search(r"^ +1 +26 +325 +3–4 +88 / 1,\d+ +16 of 16 +200 × \d+ ms", output, re.MULTILINE)
+    assert re.search(r"^ +3 +78 +3,003 +6–7 +506 / 2,\d+ +5 of 16 +800 × \d+ ms", output, re.MULTILINE)
+    assert len(re.findall(r"^ +\d +raw +", output, re.MULTILINE)) == 2
+    assert "centred" not in output
+
+
+def test_filters_of_a_second_layer_have_all_channels(annealfit):
+    code, output, _ = annealfit("--filters", 2, "--channels", 4, "--bits", 1, "--topology", "Z12", "--json")
+    assert code == 0
+    (row,) = json.loads(output)["rows"]
+    assert (row["variables"], row["classes"]) == (3 * 3 * 4 + 1, 2)
+
+
+@pytest.mark.parametrize("options", [("--kernel", 6), ("--channels", 0)])
+def test_filters_of_no_size_are_refused(annealfit, options):
+    code, _, errors = annealfit("--filters", 2, *options)
+    assert code != 0
+    assert str(options[1]) in errors

@@ -16,6 +16,7 @@ NETWORKS = {  # image shape, layers of (filters, kernel, pool)
     "deep": ((12, 11, 2), [(3, 3, 2), (4, 2, 2)]),
     "no pooling": ((6, 6, 1), [(2, 3, 1), (3, 2, 1)]),
     "three layers": ((14, 14, 1), [(2, 3, 2), (3, 2, 1), (2, 2, 2)]),
+    "more filters than lanes": ((7, 9, 2), [(18, 2, 2), (17, 2, 1)]),
 }
 
 

@@ -24,13 +24,15 @@ class NetworkRows(Rows):
     """Rows of features. Beside the images no more memory is used than for kept features, and a chunk per thread."""
 
     def __init__(
-        self, images: Images, network: Network, weights: Sequence[Values], kept_bytes: int = KEPT_BYTES
+        self, images: Images, network: Network, weights: Sequence[Values], kept_bytes: int | None = None
     ) -> None:
+        """`kept_bytes` are KEPT_BYTES unless given."""
         self.images, self.network, self.weights = images, network, tuple(weights)
         self.n_parameters, self.n_classes = network.n_features + 1, images.n_classes
         firsts = range(0, len(images), ROWS_PER_CHUNK)
         self._positions = [np.arange(first, min(first + ROWS_PER_CHUNK, len(images))) for first in firsts]
-        self._keeps = len(images) * self.n_parameters * images.dtype.itemsize <= kept_bytes
+        most = KEPT_BYTES if kept_bytes is None else kept_bytes
+        self._keeps = len(images) * self.n_parameters * images.dtype.itemsize <= most
         self._kept: dict[int, FeatureChunk] = {}
 
     def chunks(self) -> Iterable[FeatureChunk]:

@@ -114,6 +114,7 @@ def summarise_records(
         for entry in compared
         if entry.preset == "–" and entry.column == "test_accuracy_percent" and entry.cell.verdict == "far"
     ]
+    every_group = (*groups(records), *groups(records, networks=True))
     environments = Counter(", ".join(f"{k} {v}" for k, v in record.environment.items()) for record in records)
     return Summary(
         finished=len(finished),
@@ -124,7 +125,7 @@ def summarise_records(
         times=tuple(_times(records)),
         paper_total_seconds=sum(seconds) * len(SEEDS),
         distant_baselines=tuple(dict.fromkeys(distant)),
-        datasets=tuple(dict.fromkeys(dataset_title(group.spec.dataset) for group in groups(records))),
+        datasets=tuple(dict.fromkeys(dataset_title(group.spec.dataset) for group in every_group)),
         presets=tuple(presets_of(records)),
         seeds=tuple(sorted({record.run.seed for record in records})),
         total_seconds=float(np.sum([record.seconds for record in finished])),
