@@ -2,6 +2,7 @@
 
 networks    784–128–64–10 on MNIST by scikit-learn and a small convolution network, three of each: the error of every
             layer and the accuracy at 1 bit, ternary, 2, 3 and 4 bits
+unseen      the first layer's error on images that it was not calibrated on
 neighbour   Fashion-MNIST, EMNIST and CIFAR-10: beside simulated annealing on the formulation that rounds every weight
             up or down (Subiñas et al.)
 time        a layer of 784×128 at 2 bits, and dwave-samplers on the same problems
@@ -38,6 +39,7 @@ GRIDS: dict[str, dict[str, Any]] = {
     "4 bits": {"bits": 4},
 }
 METHODS = ("nearest", "gptq", "descent", "annealed")
+NEIGHBOURS_DATA = ("fashion_mnist", "emnist", "cifar10")
 TITLES = ("nearest", "GPTQ", "GPTQ + descent", "annealed")
 
 
@@ -78,6 +80,36 @@ def networks(folder: Path | None, *, quick: bool) -> None:
         )
 
 
+def unseen(folder: Path | None, *, quick: bool) -> None:
+    """Errors of the first layer on images that were not used for calibration, by their number and the damping."""
+    rows = []
+    for name in ("1 bit", "2 bits"):
+        for count in (500, 2000):
+            for damping in (0.0, 0.01, 0.05):
+                cells = np.mean(
+                    [_seen_and_unseen(folder, seed, name, count, damping) for seed in range(1 if quick else 3)], axis=0
+                )
+                rows.append([name, str(count), f"{damping:g}", *(f"{seen:.4f} / {other:.4f}" for seen, other in cells)])
+                print(f"# {name}, {count} images, damping {damping} done", flush=True)
+    headings = ["levels", "images", "damping", "GPTQ", "GPTQ + descent", "annealed"]
+    print_table("First layer on MNIST: error on the calibration images / on the test images", headings, rows)
+
+
+def _seen_and_unseen(
+    folder: Path | None, seed: int, name: str, count: int, damping: float
+) -> list[tuple[float, float]]:
+    trained = perceptron("mnist", seed, folder)
+    weights, bias, *_ = _constants(trained.model)
+    seen, test = trained.calibration[:count].astype(float), trained.X_test.astype(float)
+    wanted, found = test @ weights + bias, []
+    for method in METHODS[1:]:
+        settings = GRIDS[name] | {"method": method, "damping": 0.0 if method == "gptq" else damping}
+        result = quantize_layer(weights, seen, bias=bias, **settings)
+        left = test @ result.weights + result.bias - wanted
+        found.append((result.error, float((left**2).mean(axis=0).sum() / wanted.var(axis=0).sum())))
+    return found
+
+
 def _quantized(trained: Trained, method: str, grid: dict[str, Any]) -> Any:
     return quantize_network(trained.model, trained.calibration, method=method, **grid)
 
@@ -86,6 +118,7 @@ class UpOrDown:
     """Every weight to the level below or above it: the neighbour's formulation, by simulated annealing."""
 
     name = "up or down"
+    starts_from_nothing = True
 
     def __init__(self, sweeps: int = 1000, reads: int = 1) -> None:
         self.sampler = SimulatedAnnealer(num_sweeps=sweeps, num_reads=reads)
@@ -107,12 +140,11 @@ class UpOrDown:
 
 def neighbour(folder: Path | None, *, quick: bool) -> None:
     """The neighbour's data sets: ours beside its formulation."""
-    sets = {"fashion_mnist": None, "emnist": None, "cifar10": None}
     rows = []
-    for dataset in list(sets)[: 1 if quick else 3]:
+    for dataset in NEIGHBOURS_DATA[: 1 if quick else 3]:
         trained = perceptron(dataset, 0, folder)
         plain = 100 * trained.accuracy()
-        for bits in (2,) if quick else (1, 2, 3):
+        for bits in (2,) if quick else (1, 2, 4):
             for title, method in (
                 ("nearest", "nearest"),
                 ("up or down, annealed", UpOrDown()),
@@ -121,7 +153,7 @@ def neighbour(folder: Path | None, *, quick: bool) -> None:
                 ("annealed levels", "annealed"),
             ):
                 began = time.perf_counter()
-                found = quantize_network(trained.model, trained.calibration, bits, method=_only(method))
+                found = quantize_network(trained.model, trained.calibration, bits, method=method)
                 seconds = time.perf_counter() - began
                 first, *_, last = (layer.error for layer in found)
                 rows.append(
@@ -139,11 +171,6 @@ def neighbour(folder: Path | None, *, quick: bool) -> None:
         rows.append([dataset, "32", "as trained", "", "", f"{plain:.2f}", ""])
     headings = ["data set", "bits", "method", "error, first layer", "last layer", "accuracy, %", "seconds"]
     print_table("The neighbour's data sets, pixels–128–64–classes", headings, rows)
-
-
-def _only(method: Any) -> Any:
-    """A method by itself; `quantize_layer` would run the classical ones before it and keep the best of all."""
-    return method
 
 
 def timing(folder: Path | None, *, quick: bool) -> None:
@@ -219,7 +246,7 @@ def _constants(model: Any) -> Any:
     return (numpy_helper.to_array(tensor).astype(float) for tensor in model.graph.initializer)
 
 
-PARTS = {"networks": networks, "neighbour": neighbour, "time": timing}
+PARTS = {"networks": networks, "unseen": unseen, "neighbour": neighbour, "time": timing}
 
 
 def run(*, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None) -> None:

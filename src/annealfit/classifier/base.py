@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
 from annealfit.classifier import files
 from annealfit.classifier.data import LabelledTable, TrainingData, training_tables
@@ -39,6 +40,10 @@ from annealfit.training import (
 from annealfit.training.acceptance import Acceptance
 from annealfit.training.initialization import Initialization
 from annealfit.training.loop import Callback
+
+if TYPE_CHECKING:
+    from annealfit.classifier.low_bit import LowBitReport
+    from annealfit.quantization import Grid, Refinement
 
 
 class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
@@ -186,6 +191,52 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         if any(name.startswith("sampler__") for name in params) and not isinstance(given, Sampler):
             params = {"sampler": resolve_sampler(given), **{n: v for n, v in params.items() if n != "sampler"}}
         return super().set_params(**params)
+
+    def quantize(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        bits: int = 2,
+        levels: str | Grid = "symmetric",
+        method: Any = None,
+        refinement: Refinement | None = None,
+        random_state: Any = 0,
+    ) -> Self:
+        """A copy of the fitted classifier whose weights have `bits` bits each; this one stays as it is.
+
+        With X, some hundred rows or more, levels are chosen so that outputs change as little as possible, by
+        annealing (`method=None`) or otherwise: `annealfit.quantization.quantize_layer` says how, and what `levels`
+        there are. With labels y besides, the levels of the head are then moved along its loss (`refinement`, an
+        `annealfit.quantization.Refinement`). Without X weights are rounded to the nearest level. Biases and one scale
+        for each output are not rounded. The copy's `quantization_` has the levels, scales, errors and losses.
+
+        >>> from sklearn.datasets import load_iris
+        >>> from annealfit import AnnealedClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> small = AnnealedClassifier(max_iter=20, random_state=0).fit(X, y).quantize(X, y, bits=1)
+        >>> sorted(set(small.quantization_.head.levels.ravel().tolist())), small.score(X, y) > 0.9
+        ([-1, 1], True)
+        """
+        from annealfit.classifier.low_bit import quantized  # here: training does not need it
+
+        check_is_fitted(self, "coef_")
+        return quantized(
+            self,
+            X,
+            y,
+            bits=bits,
+            levels=levels,
+            method=method,
+            refinement=refinement,
+            random_state=random_state,
+        )
+
+    def _quantize_layers(self, found: Self, X: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Quantise the layers below the head, in `found`, and say what each gave; a linear classifier has none."""
+        return {}
+
+    quantization_: LowBitReport
 
     def save(self, path: StrPath) -> None:
         """Write the fitted classifier to one safetensors file (no pickle; see `annealfit.persistence`)."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from annealfit.quantization.network_results import QuantizedNetwork, read_packed_weights
     from annealfit.quantization.patches import convolution_moments
     from annealfit.quantization.quantize import layer_problems, quantize_layer
+    from annealfit.quantization.refinement import LowBitHead, Refinement
     from annealfit.quantization.results import QuantizedLayer
     from annealfit.quantization.sampled import Sampled
 
@@ -28,10 +29,12 @@ __all__ = [
     "Descent",
     "Grid",
     "InputMoments",
+    "LowBitHead",
     "Method",
     "Nearest",
     "QuantizedLayer",
     "QuantizedNetwork",
+    "Refinement",
     "Sampled",
     "convolution_moments",
     "layer_problems",
@@ -49,10 +52,12 @@ __getattr__, __dir__ = names_on_use(
         "Descent": "classical",
         "Grid": "grids",
         "InputMoments": "moments",
+        "LowBitHead": "refinement",
         "Method": "methods",
         "Nearest": "classical",
         "QuantizedLayer": "results",
         "QuantizedNetwork": "network_results",
+        "Refinement": "refinement",
         "Sampled": "sampled",
         "convolution_moments": "patches",
         "layer_problems": "quantize",

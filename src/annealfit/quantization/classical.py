@@ -26,6 +26,7 @@ class Nearest:
     """Every weight to its nearest level, with the scale of least squared error of the weights."""
 
     name = "nearest"
+    starts_from_nothing = True
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """The start does not matter."""
@@ -54,6 +55,8 @@ class GPTQ:
     damping: float = 0.01
     order: str = "activations"
     search: bool = False
+
+    starts_from_nothing = True
 
     def __post_init__(self) -> None:
         check_number("damping", self.damping, above=0, maximum=1, remedy="GPTQ's usual is 0.01")

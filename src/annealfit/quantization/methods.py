@@ -14,7 +14,11 @@ from annealfit.samplers import LatticeSolver, Sampler
 
 
 class Method(Protocol):
-    """Something that rounds a layer: from nothing, or from the best answer of the methods before it."""
+    """Something that rounds a layer: from nothing, or from the best answer of the methods before it.
+
+    An object of one's own is run after the classical methods and starts from the best of their answers, unless it says
+    otherwise: `starts_from_nothing = True`.
+    """
 
     @property
     def name(self) -> str:
@@ -50,4 +54,4 @@ def methods_of(method: Any) -> Sequence[Method]:
     own: Method = choose_or_own(
         "method", method, {word: chain[-1] for word, chain in ROUNDING_METHODS.items()}, ("improve",)
     )
-    return (own,) if isinstance(own, Nearest | GPTQ) else (*_CLASSICAL, own)
+    return (own,) if getattr(own, "starts_from_nothing", False) else (*_CLASSICAL, own)
