@@ -29,6 +29,9 @@ def main() -> None:
             signal.signal(getattr(signal, name), _interrupt)
     try:
         app(standalone_mode=True)
+    except KeyboardInterrupt:
+        errors.print("Interrupted.")
+        sys.exit(130)
     except (AnnealfitError, ValueError) as error:
         _fail(str(error))
     except MemoryError as error:
