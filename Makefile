@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help demo test bench lint house clean
+.PHONY: help demo test coverage bench lint docs gallery house clean
 
 help:
 	@echo "make demo   train on the bundled digits, print the comparison, leave plots below runs/"
 	@echo "make test   run the tests"
+	@echo "make coverage  the same, and which lines they reach"
 	@echo "make bench  print the side-by-side speed ratios"
 	@echo "make lint   ruff, type checker, import rules (the pre-commit set)"
+	@echo "make docs   build the documentation site in build/site, and check it"
 	@echo "make house  rooms, who uses whom, the longest files and functions"
 	@echo "make clean  remove the virtual environment and caches"
 
@@ -33,11 +35,20 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-report=html:build/coverage
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
 lint: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pre-commit run --all-files --show-diff-on-failure
+
+docs: $(VENV)/.dev
+	$(BIN)/python tools/site.py build/site
+
+gallery: $(VENV)/.dev
+	$(BIN)/python tools/gallery.py
 
 house:
 	$(PYTHON) tools/house.py

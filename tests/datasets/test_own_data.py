@@ -115,9 +115,9 @@ def test_damaged_npz(npz):
 
 
 def test_other_files_and_paths(tmp_path):
-    with pytest.raises(MissingDataError, match="does not exist"):
+    with pytest.raises(MissingDataError, match="there is no folder"):
         load_dataset(tmp_path / "nowhere")
-    with pytest.raises(MissingDataError, match="does not exist"):
+    with pytest.raises(MissingDataError, match="there is no folder"):
         load_dataset("nowhere.npz")
     (tmp_path / "table.csv").touch()
     with pytest.raises(InvalidInputError, match="neither a folder"):

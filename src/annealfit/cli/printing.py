@@ -72,12 +72,16 @@ def _measure(column: Column) -> _Measured:
     texts = [Text.from_markup(cell).plain for cell in cells]
     natural = max((cell_len(line) for text in texts for line in text.split("\n")), default=0)
     folds = column.justify == "left" and not column.no_wrap and natural > _READABLE
-    # A heading of several words is as narrow as the column below it, or as its longest word.
-    words = str(column.header).split()
-    room = max([natural, _HEADING, *map(len, words)])
-    lines = [line for part in str(column.header).split("\n") for line in textwrap.wrap(part, max(room, 1))]
+    lines = _heading_lines(str(column.header), natural)
     least = max([_READABLE if folds else natural, *map(len, lines)])
     return _Measured(column, "\n".join(lines), cells, least, max([natural, *map(len, lines)]))
+
+
+def _heading_lines(heading: str, width: int) -> list[str]:
+    """A heading broken to about the width of the column below it, unless it comes broken."""
+    if "\n" in heading:
+        return heading.split("\n")
+    return textwrap.wrap(heading, max([width, _HEADING, *map(len, heading.split())]))
 
 
 def _print(columns: Sequence[_Measured], width: int) -> None:
