@@ -387,7 +387,7 @@ def test_other_files_are_refused(small, tmp_path, blobs):
 
 def test_tensors_that_do_not_go_together_are_refused(small):
     tensors, manifest = make(max_iter=2).fit(*small).to_tensors()
-    with pytest.raises(FileFormatError, match="network"):
+    with pytest.raises(FileFormatError, match="coef has the shape"):
         AnnealedConvNet.from_tensors({**tensors, "coef": np.ones((3, 5))}, manifest)
     with pytest.raises(FileFormatError, match="features"):
         AnnealedConvNet.from_tensors({n: t for n, t in tensors.items() if n != "features.filters.0"}, manifest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -27,9 +27,9 @@ from annealfit.rows import InMemoryRows
 
 if TYPE_CHECKING:
     from annealfit.classifier.base import AnnealedEstimator
+    from annealfit.classifier.files import Estimator
     from annealfit.features import RandomConvFeatures
 
-Estimator = TypeVar("Estimator", bound="AnnealedEstimator")
 
 HEAD_LAYER = "head"
 _ROWS_AT_ONCE = 1024  # of sparse features that are made dense, and of images

@@ -244,10 +244,11 @@ class QPUSampler(Sampler):
         share = program.unresolved_share()
         if share > UNRESOLVED_SHARE:
             self._warned = True
+            bits = program.problems[0].encoding.bits
+            fewer = f"use fewer than {bits} bits (1 or 2 do), or " if bits > 1 else ""
             warnings.warn(
-                f"{share:.0%} of the couplings are below the device's analog error ({COUPLING_ERROR[1]} of its range), "
-                f"so most of their {program.problems[0].encoding.bits} bits are noise; use fewer bits (2 or 3 do, with "
-                "an adaptive range), or standardise the features (StandardScaler)",
+                f"{share:.0%} of the couplings are below the device's analog error ({COUPLING_ERROR[1]} of its range): "
+                f"it cannot tell them from noise; {fewer}standardise the features (StandardScaler)",
                 stacklevel=2,
             )
 
