@@ -380,7 +380,7 @@ def test_problems_that_do_not_fit_are_refused_with_reason_and_remedy():
 def test_coefficients_beyond_the_device_are_warned_of_once():
     problem = random_problem(0, 6, 10, 0.5)
     sampler = sampler_on(quiet(), num_reads=2)
-    with pytest.warns(UserWarning, match=r"% of the couplings are below .* use fewer bits \(2 or 3 do"):
+    with pytest.warns(UserWarning, match=r"% of the couplings are below .* use fewer than 10 bits \(1 or 2 do"):
         sampler.sample(problem)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
