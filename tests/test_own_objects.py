@@ -217,17 +217,17 @@ def test_centred_coordinates_have_the_means_and_the_spread_of_the_rows(digits_fe
     X, y = digits_features
     centred = CentredCoordinates().adapted(LinearHead.of_arrays(X, y, 10, 1e-3))
     np.testing.assert_allclose(centred.means, X.mean(axis=0), rtol=1e-12)
-    assert centred.bias_unit == pytest.approx(np.sqrt(X.var(axis=0).mean()), rel=1e-9)
+    assert centred.bias_unit == pytest.approx(18**0.25 * np.sqrt(X.var(axis=0).mean()), rel=1e-9)
     assert CentredCoordinates(bias_unit=2).adapted(LinearHead.of_arrays(X, y, 10, 1e-3)).bias_unit == 2
-    # The bias bends the loss as much as a weight does, on average, and is coupled to none of them.
+    # The bias bends the loss √d times as much as a weight does, on average, and is coupled to none of them.
     pulled = centred.pull_metric(Metric(LinearHead.of_arrays(X, y, 10, 0.0).gram)).matrix
-    assert pulled[-1, -1] == pytest.approx(pulled.diagonal()[:-1].mean(), rel=1e-9)
+    assert pulled[-1, -1] == pytest.approx(18**0.5 * pulled.diagonal()[:-1].mean(), rel=1e-9)
     np.testing.assert_allclose(pulled[-1, :-1], 0.0, atol=1e-12 * pulled.max())
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-200, 1e200])
 def test_features_without_a_spread_to_speak_of_leave_the_bias_its_unit(scale):
-    head = LinearHead.of_arrays(np.full((6, 2), scale), np.arange(6) % 2, 2, 1e-3)
+    head = LinearHead.of_arrays(np.full((6, 1), scale), np.arange(6) % 2, 2, 1e-3)
     assert CentredCoordinates().adapted(head).bias_unit == 1.0
 
 

@@ -119,12 +119,15 @@ class LinearCoordinates(Coordinates):
 
 
 class CentredCoordinates(Coordinates):
-    """Features measured from their means, and the bias in units of their spread: `u_w = z_w`, `u_b = σz_b − μᵀz_w`.
+    """Features measured from their means, and the bias in a unit of its own: `u_w = z_w`, `u_b = βz_b − μᵀz_w`.
 
     Features that are all positive have a large common mode, which couples everything to everything; measured from
     their means they have not. The bias is not regularised, so it absorbs the means at no cost: the loss, the optimum
-    and the predictions are the same. In units of the features' spread the bias bends the loss as much as a weight
-    does: one range suits both, and on a device its couplings do not drown the others.
+    and the predictions are the same.
+
+    One range is for all parameters of an output. In units of the features' spread σ the bias bends the loss as much
+    as one weight does, and so is coupled as strongly on a device; in units of σ√d it moves the outputs as far as all
+    weights do together. The unit β = σd^¼ is between the two, and by measurement better than either.
     """
 
     def __init__(self, means: ArrayLike | None = None, bias_unit: float | None = None) -> None:
@@ -135,11 +138,13 @@ class CentredCoordinates(Coordinates):
             check_number("bias_unit", bias_unit, above=0)
 
     def adapted(self, objective: Any) -> CentredCoordinates:
-        """With the means of the objective's rows, and their spread where it knows it."""
+        """With the means of the objective's rows, and the unit that suits their spread where it knows it."""
         if self.means is not None:
             return self
-        unit = getattr(objective, "feature_spread", 1.0) if self.bias_unit is None else self.bias_unit
-        return CentredCoordinates(objective.feature_means, unit)
+        means, unit = objective.feature_means, self.bias_unit
+        if unit is None:
+            unit = getattr(objective, "feature_spread", 1.0) * len(means) ** 0.25
+        return CentredCoordinates(means, unit)
 
     def part(self, features: slice) -> Coordinates:
         """With the means of those features."""
@@ -151,11 +156,11 @@ class CentredCoordinates(Coordinates):
         return Metric(self._pulled(half.T))
 
     def pull_gradients(self, gradients: Array) -> Array:
-        """`Tᵀg`: of the weights less the means times that of the bias, and σ times that."""
+        """`Tᵀg`: of the weights less the means times that of the bias, and β times that."""
         return self._pulled(gradients)
 
     def push(self, updates: Array) -> Array:
-        """`Tz`: σ times the bias, less what the means make of the weights."""
+        """`Tz`: β times the bias, less what the means make of the weights."""
         pushed = self._by_output(updates).copy()
         pushed[..., -1] *= self._unit
         pushed[..., -1] -= pushed[..., :-1] @ self._means

@@ -47,8 +47,8 @@ def test_the_table_says_what_fits_and_what_it_costs(annealfit):
     lines = output.splitlines()
     assert lines[0].startswith("Z12: 4,800 qubits, 45,864 couplers, largest clique 184")
     assert max(len(line.rstrip()) for line in lines[:7]) <= 100
-    assert re.fullmatch(r" +1 +19 +171 +3 +57 / 5\d\d +10 of 10 +200 × 41 ms +8\.2 s *", lines[4])
-    assert re.fullmatch(r" +3 +57 +1,596 +5–6 +310 / 3,\d+ +10 of 10 +200 × 43 ms +8\.5 s *", lines[6])
+    assert re.search(r"^ +1 +19 +171 +3 +57 / 5\d\d +10 of 10 +200 × 41 ms +8\.2 s *$", output, re.MULTILINE)
+    assert re.search(r"^ +3 +57 +1,596 +5–6 +310 / 3,\d+ +10 of 10 +200 × 43 ms +8\.5 s *$", output, re.MULTILINE)
     assert re.search(r"^ +1 +raw +171 +2\^5 +0\.69 +2\.00 +0–1 % *$", output, re.MULTILINE)
     assert re.search(r"^ +1 +centred +153 +2\^11 +0\.13 +0\.25 +34–65 % *$", output, re.MULTILINE)
     assert len(re.findall(r"^ +\d +(?:raw|centred) ", output, re.MULTILINE)) == 6

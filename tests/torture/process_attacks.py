@@ -284,8 +284,25 @@ def dask_cluster(folder: Path):  # type: ignore[no-untyped-def]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     options = ["--scheduler-file", str(port)]
     programs = [
-        subprocess.Popen([dask[0], "-m", "distributed.cli.dask_scheduler", *options, "--port", "0", "--no-dashboard"], **quiet),
-        subprocess.Popen([dask[0], "-m", "distributed.cli.dask_worker", *options, "--nworkers", "1", "--nthreads", "1", "--no-dashboard", "--local-directory", str(folder)], **quiet),
+        subprocess.Popen(
+            [dask[0], "-m", "distributed.cli.dask_scheduler", *options, "--port", "0", "--no-dashboard"], **quiet
+        ),
+        subprocess.Popen(
+            [
+                dask[0],
+                "-m",
+                "distributed.cli.dask_worker",
+                *options,
+                "--nworkers",
+                "1",
+                "--nthreads",
+                "1",
+                "--no-dashboard",
+                "--local-directory",
+                str(folder),
+            ],
+            **quiet,
+        ),
     ]
     try:
         end = time.monotonic() + 60
