@@ -62,12 +62,12 @@ class Metric:
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
         """`G1`, shape (D,)."""
-        return self.matrix.sum(axis=1)
+        return read_only(self.matrix.sum(axis=1))
 
     @cached_property
     def row_norms(self) -> NDArray[np.float64]:
         """`√Σ_i G_ij²`, shape (D,): the field that updates of size 1 and random sign make at each parameter."""
-        return np.sqrt((self.matrix**2).sum(axis=1))
+        return read_only(np.sqrt((self.matrix**2).sum(axis=1)))
 
     @cached_property
     def largest_coupling(self) -> float:
@@ -88,7 +88,8 @@ class Metric:
     def inverse(self) -> NDArray[np.float64]:
         """`G⁻¹`, slightly damped where G is singular: the Newton step's matrix."""
         with threads_for_large_product(self.size**3):
-            return np.linalg.inv(self.matrix + self._damping * np.eye(self.size)).astype(np.float64, copy=False)
+            inverse = np.linalg.inv(self.matrix + self._damping * np.eye(self.size))
+        return read_only(inverse.astype(np.float64, copy=False))
 
     @cached_property
     def factor(self) -> NDArray[np.float64]:
@@ -96,7 +97,7 @@ class Metric:
         factor = _cholesky(self.matrix, self._damping)
         if factor is None:
             raise InvalidInputError("the curvature has a negative eigenvalue; add a multiple of the identity to it")
-        return factor
+        return read_only(factor)
 
     def solve(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`G⁻¹v` for every row of values (P, D)."""
@@ -176,17 +177,17 @@ class BlockMetric(Metric):
     @cached_property
     def diagonal(self) -> NDArray[np.float64]:
         """`G_jj`, shape (D,)."""
-        return np.concatenate([metric.diagonal for _, metric in self.blocks])
+        return read_only(np.concatenate([metric.diagonal for _, metric in self.blocks]))
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
         """`G1`, shape (D,)."""
-        return np.concatenate([metric.row_sums for _, metric in self.blocks])
+        return read_only(np.concatenate([metric.row_sums for _, metric in self.blocks]))
 
     @cached_property
     def row_norms(self) -> NDArray[np.float64]:
         """`√Σ_i G_ij²`, shape (D,)."""
-        return np.concatenate([metric.row_norms for _, metric in self.blocks])
+        return read_only(np.concatenate([metric.row_norms for _, metric in self.blocks]))
 
     @cached_property
     def largest_coupling(self) -> float:
@@ -220,8 +221,13 @@ class BlockMetric(Metric):
         whole = np.zeros((self.size, self.size))
         for (block, _), matrix in zip(self.blocks, matrices, strict=True):
             whole[block, block] = matrix
-        whole.setflags(write=False)
-        return whole
+        return read_only(whole)
+
+
+def read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The array itself, which cannot be written to any more: what was worked out once is shared by many."""
+    array.setflags(write=False)
+    return array
 
 
 def _cholesky(matrix: NDArray[np.float64], margin: float) -> NDArray[np.float64] | None:

@@ -153,7 +153,7 @@ def kill_repeatedly(chain: Chain, kills: int, seed: int) -> Tally:
         folder = chain.folder / f"run-{run}"
         run += 1
         done = False
-        for _ in range(25):
+        for _ in range(12):
             program = Program(chain.arguments(folder), chain.folder / "output")
             status = program.wait(float(generator.uniform(0, chain.most_seconds)))
             if status is not None:  # it was done before it was killed
@@ -257,7 +257,7 @@ def reproduce_chain(folder: Path, jobs: int) -> Chain:
         return ["reproduce", "digits", *options, "--out", str(run)]
 
     name = f"reproduce, {jobs} {'process' if jobs == 1 else 'processes'}"
-    return Chain(name, folder, arguments, check_records, same_records, 2.0 if jobs == 1 else 14.0)
+    return Chain(name, folder, arguments, check_records, same_records, 2.0 if jobs == 1 else 8.0)
 
 
 def dask_chain(folder: Path, address: str) -> Chain:

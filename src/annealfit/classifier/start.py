@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,7 @@ def start_of_training(estimator: AnnealedEstimator, trainer: Trainer, data: Trai
     began, begins = resumed.parts[state.part].ranges, state.own.ranges
     if began is not None and begins is not None and began.shape != begins.shape:
         raise FileFormatError(f"{path}: its tensor ranges has the shape {began.shape}; expected {begins.shape}")
+    trainer.sampler.carry_on(cast(list[dict[str, Any]], history))
     return resumed, history, checkpoint
 
 

@@ -125,9 +125,13 @@ def descent(proposal: Proposal) -> Decision:
     """Apply the updates whose surrogate is negative.
 
     Where the curvature bounds the loss's, `f(W + U) ≤ f(W) + Σ_c s_c(u_c)`: the loss falls, by theorem, without
-    a look at it.
+    a search. The theorem is about real numbers: where rounding hides the sign of a surrogate, with features of 10⁷ and
+    more, or where the curvature is no bound, the loss may rise, and then nothing is applied.
     """
-    return Decision(proposal.energies < 0)
+    chosen = proposal.energies < 0
+    if chosen.any() and not proposal.after(chosen).loss <= proposal.loss:  # of the point that is looked at next anyway
+        chosen = np.zeros_like(chosen)
+    return Decision(chosen)
 
 
 def line_search(proposal: Proposal) -> Decision:

@@ -257,6 +257,10 @@ def _add_columns(row: HistoryRow, sampler: Sampler, answers: Sequence[Samples]) 
     given = sampler.summarise(answers)
     if not given:
         return
+    if not isinstance(given, Mapping):
+        raise SamplerError(
+            f"{type(sampler).__name__}.summarise gave {given!r}; expected a mapping from names to values"
+        )
     columns = describe(given)  # NumPy's numbers become Python's, which files can hold
     taken = sorted(columns.keys() & {*row, "seconds"})
     if taken:

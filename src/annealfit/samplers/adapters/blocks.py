@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,10 @@ class BlockSampler(Sampler):
         ]
         known = [turn for turn in turns if turn is not None]
         return Preflight.of_all(known) if known else None
+
+    def carry_on(self, history: Sequence[Mapping[str, Any]]) -> None:
+        """Tell the child."""
+        self.child.carry_on(history)
 
     def prepare(self) -> None:
         """Prepare the child."""

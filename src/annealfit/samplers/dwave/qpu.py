@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar
@@ -161,6 +161,11 @@ class QPUSampler(Sampler):
         if self._opened:
             self.device.close()
 
+    def carry_on(self, history: Sequence[Mapping[str, Any]]) -> None:
+        """Count what the training had used before it was interrupted, in another process say, against the budget."""
+        used = sum(float(row.get("access_seconds", 0.0)) for row in history)
+        self._access.ledger.seconds = max(self._access.ledger.seconds, used)
+
     @property
     def access_seconds(self) -> float:
         """QPU access time that this sampler has used so far."""
@@ -176,7 +181,7 @@ class QPUSampler(Sampler):
             try:
                 solved = self._run(program, seeds[positions[0]], receipt)
             except SamplerError as error:  # the budget, or what no retry can help: the next solve will meet it again
-                if not answers:
+                if not answers and not receipt.access_seconds:
                     raise
                 solved = [Samples.failed(problem, str(error), {"receipt": receipt}) for problem in program.problems]
             answers.update(zip(positions, solved, strict=True))  # what was paid for is used, whatever comes next

@@ -41,6 +41,8 @@ def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: An
     if len(answers) != len(problems):
         raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
     for answer, expected in zip(answers, _expected_shapes(problems), strict=True):
+        if not isinstance(answer.bits, np.ndarray) or not isinstance(answer.energies, np.ndarray):
+            raise SamplerError(f"{source} with bits or energies that are no arrays; Samples.of makes them")
         reads, *shape = answer.bits.shape
         if (*shape,) != expected or (reads == 0 and answer.failure is None):
             raise SamplerError(

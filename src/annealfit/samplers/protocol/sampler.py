@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from annealfit.description import NEUTRAL, TYPE, constructor_arguments, describe, qualified_name
@@ -58,6 +58,9 @@ class Sampler(ABC):
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
         """What solving these problems would cost; None for a sampler that costs nothing but this computer's time."""
         return None
+
+    def carry_on(self, history: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 (most samplers have no budget)
+        """Take note of the history of a training that is resumed: what it cost so far, say."""
 
     def prepare(self) -> None:  # noqa: B027 (most samplers are ready)
         """Do what is done once per process, before any clock runs: compile, say."""

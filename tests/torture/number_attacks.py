@@ -1,0 +1,160 @@
+"""Numbers at the edges: no loss rises, no certificate lies above the optimum, threads do not matter."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from outcomes import Tally, attempt
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from threadpoolctl import threadpool_limits
+
+from annealfit import AnnealedClassifier
+from annealfit.bounds import lower_bounds
+from annealfit.encoding import Encoding
+from annealfit.problem import QuadraticProblem
+from annealfit.samplers import ExactSolver
+
+# Of the loss: the descent is a theorem about real numbers, and these have 53 bits.
+ROUNDING = 1e-12
+RULES = ("descent", "line_search", "second_direction")
+
+
+def data_sets(seed: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Features and labels that are awkward in one way each."""
+    generator = np.random.default_rng([seed, 7])
+    X, y = generator.normal(size=(60, 4)), np.arange(60) % 3
+    X[:, 0] += y
+    for exponent in (-200, -150, -100, -30, -8, -3, 3, 7, 8, 12, 30, 100, 140, 150, 200):
+        yield f"scale 1e{exponent}", X * 10.0**exponent, y
+    for exponent in (3, 5, 6, 7, 8, 9, 12, 15):
+        yield f"offset 1e{exponent}", X + 10.0**exponent, y
+        yield f"one column offset 1e{exponent}", X + 10.0**exponent * np.array([1, 0, 0, 0]), y
+    mixed = X * np.array([1e-8, 1.0, 1e4, 1e8])
+    yield "scales from 1e-8 to 1e8", mixed, y
+    yield "constant", np.ones((60, 4)), y
+    yield "all zero", np.zeros((60, 4)), y
+    yield "duplicated columns", np.hstack([X, X, X]), y
+    yield "duplicated rows", np.repeat(X[:6], 10, axis=0), np.arange(60) % 3
+    yield "separable", X + 20.0 * np.eye(4)[y], y
+    yield "one row per class", generator.normal(size=(5, 4)), np.arange(5)
+    yield "two classes, one row of one", X[:20], np.r_[np.zeros(19, int), 1]
+    yield "1,000 classes", generator.normal(size=(1000, 3)), np.arange(1000)
+    yield "more columns than rows", generator.normal(size=(6, 50)), np.arange(6) % 2
+
+
+def optimum(X: np.ndarray, y: np.ndarray, regularization: float) -> float:
+    """An upper bound of the least loss, from SciPy's L-BFGS on centred and scaled features: any point is one."""
+    classes, labels = np.unique(y, return_inverse=True)
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    Z = (X - mean) / scale
+    count, width, n_classes = len(Z), Z.shape[1], len(classes)
+    penalty = regularization / scale**2
+    free = n_classes if n_classes > 2 else 1
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = flat.reshape(width + 1, free)
+        outputs = Z @ weights[:-1] + weights[-1]
+        if free == 1:
+            outputs = np.hstack([np.zeros_like(outputs), outputs])
+        logs = log_softmax(outputs, axis=1)
+        residuals = np.exp(logs)
+        residuals[np.arange(count), labels] -= 1
+        residuals = residuals[:, -free:] / count
+        value = -logs[np.arange(count), labels].mean() + 0.5 * float(penalty @ (weights[:-1] ** 2).sum(axis=1))
+        slope = np.vstack([Z.T @ residuals + penalty[:, None] * weights[:-1], residuals.sum(axis=0)])
+        return value, slope.ravel()
+
+    found = minimize(loss, np.zeros((width + 1) * free), jac=True, method="L-BFGS-B", options={"maxiter": 300})
+    return float(min(found.fun, loss(np.zeros((width + 1) * free))[0]))
+
+
+def attack_trainings(seed: int, share: float = 1.0) -> Tally:
+    """Train on every awkward data set under every rule: the loss never rises, no certificate is above the optimum."""
+    tally = Tally("numbers: trainings")
+    generator = np.random.default_rng([seed, 8])
+    penalties, bits = (0.0, 1e-3, 1.0, 1e6), (1, 3, 30)
+    for name, X, y in data_sets(seed):
+        many = len(np.unique(y)) > 100
+        for penalty, number, rule, basis in itertools.product(penalties, bits, RULES, ("centred", "raw")):
+            if generator.random() > share * (0.1 if many else 1.0):
+                continue
+            what = f"{name}, λ={penalty:g}, {number} bits, {rule}, {basis}"
+            settings = {"bits": number, "regularization": penalty, "acceptance": rule, "coordinates": basis}
+            settings["max_iter"] = 2 if many else 12
+            attempt(tally, what, partial(_train, X, y, **settings), partial(_holds, X=X, y=y))
+    return tally
+
+
+def _train(X: np.ndarray, y: np.ndarray, **settings: Any) -> Any:
+    classifier = AnnealedClassifier(**settings, tol=0.0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return classifier.fit(X, y)
+
+
+def _holds(clf: Any, X: np.ndarray, y: np.ndarray) -> bool:
+    losses = [row["loss"] for row in clf.history_]
+    first = np.log(len(clf.classes_))  # weights of zero
+    course = np.array([first, *losses])
+    if not np.isfinite(course).all() or not np.isfinite(clf.coef_).all() or not np.isfinite(clf.intercept_).all():
+        return False
+    falls = (np.diff(course) <= ROUNDING * np.maximum(1.0, course[:-1])).all()
+    with np.errstate(all="ignore"):
+        least = optimum(X, y, clf.regularization)
+    certified = clf.history_[-1]["loss"] - clf.optimality_gap_
+    below = not np.isfinite(least) or certified <= least + 1e-9 * max(1.0, abs(least))
+    return bool(falls and below)
+
+
+def attack_bounds(seed: int, count: int) -> Tally:
+    """Random problems of every scale: the bound is never above what brute force finds."""
+    generator, tally = np.random.default_rng([seed, 9]), Tally("numbers: bounds against brute force")
+    for number in range(count):
+        size, bits = int(generator.integers(1, 5)), int(generator.integers(1, 4))
+        root = generator.normal(size=(size, int(generator.integers(1, size + 1))))
+        scale, slope = 10.0 ** generator.uniform(-120, 120), 10.0 ** generator.uniform(-120, 120)
+        gradient = slope * generator.normal(size=size) * (generator.random() > 0.1)
+        delta = 10.0 ** generator.uniform(-20, 20)
+
+        def solve(root=root, gradient=gradient, scale=scale, bits=bits, delta=delta) -> tuple[float, float, float]:  # type: ignore[no-untyped-def]
+            problem = QuadraticProblem(scale * (root @ root.T), gradient, Encoding(bits=bits, range=delta))
+            exact = ExactSolver().sample(problem).best_energy
+            spread = delta * (np.abs(gradient).sum() + delta * np.abs(problem.curvature).sum())
+            bound = max(problem.lower_bound(), float(lower_bounds([problem], tight=True)[0]))
+            return bound, exact, spread
+
+        def holds(found: tuple[float, float, float]) -> bool:
+            bound, exact, spread = found
+            return bound <= exact + 1e-12 * spread
+
+        attempt(tally, f"problem {number}", solve, holds)
+    return tally
+
+
+def attack_threads(seed: int, count: int) -> Tally:
+    """The same training on one thread and on two: the same bits."""
+    generator, tally = np.random.default_rng([seed, 10]), Tally("numbers: one thread and two")
+    for number in range(count):
+        rows, width = int(generator.integers(50, 3000)), int(generator.integers(2, 120))
+        X, y = generator.normal(size=(rows, width)), generator.integers(0, 3, rows)
+        penalty = float(10.0 ** generator.uniform(-4, 1))
+
+        def train(X=X, y=y, penalty=penalty) -> list[Any]:  # type: ignore[no-untyped-def]
+            found = []
+            for threads in (1, 2):
+                with threadpool_limits(threads):
+                    found.append(_train(X, y, regularization=penalty, max_iter=12))
+            return found
+
+        def same(found: list[Any]) -> bool:
+            return np.array_equal(found[0].coef_, found[1].coef_)
+
+        attempt(tally, f"training {number}: {rows} × {width}", train, same)
+    return tally
