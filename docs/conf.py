@@ -25,6 +25,7 @@ nitpicky = False
 autodoc_typehints = "none"  # docstrings have the shapes, which say more
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+add_module_names = False
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 

@@ -89,6 +89,17 @@ def test_predict_knows_its_own_samples(run_folder):
     assert not CONTROL.search(text.stdout)
 
 
+def test_predict_takes_a_folder(run_folder, tmp_path):
+    folder, _ = run_folder
+    images = sorted((folder / "samples").glob("*.png"))
+    answers = json.loads(annealfit("predict", folder, folder / "samples", "--json").stdout)
+    assert [answer["image"] for answer in answers] == list(map(str, images))
+    (tmp_path / "note.txt").write_text("no image")
+    result = annealfit("predict", folder, tmp_path)
+    assert result.returncode == 2
+    assert f"{tmp_path} has no image" in result.stderr
+
+
 def test_predict_refuses_what_is_not_an_image(run_folder, tmp_path):
     folder, _ = run_folder
     (tmp_path / "note.png").write_text("no image")

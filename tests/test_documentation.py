@@ -1,5 +1,6 @@
 """Every example in README and docs runs: Python blocks one after another, and the program's own commands."""
 
+import json
 import os
 import re
 import shlex
@@ -23,6 +24,25 @@ def test_python_examples(page, tmp_path):
     program = tmp_path / "examples.py"
     program.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
     result = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks(notebook, tmp_path):
+    document = json.loads(notebook.read_text(encoding="utf-8"))
+    code = [cell for cell in document["cells"] if cell["cell_type"] == "code"]
+    assert code
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)  # kept without results
+    program = tmp_path / f"{notebook.stem}.py"
+    program.write_text("\n".join("".join(cell["source"]) for cell in code), encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "MPLBACKEND": "agg"},
+    )
     assert result.returncode == 0, result.stderr
 
 

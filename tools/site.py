@@ -7,6 +7,7 @@ are in no list of docs/index.md stand in the way too, so none is forgotten.
 from __future__ import annotations
 
 import ast
+import json
 import shutil
 import sys
 import tempfile
@@ -74,6 +75,24 @@ def keep_places(index: Path) -> None:
     index.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def notebook_text(notebook: Path) -> str:
+    """A notebook as a page: its words and its code, and where to find it."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    parts = [
+        f"```python\n{text}\n```" if cell["cell_type"] == "code" else text
+        for cell, text in zip(cells, texts, strict=True)
+    ]
+    return "\n\n".join([*parts, f"*The notebook itself: `notebooks/{notebook.name}`. The tests run it.*"]) + "\n"
+
+
+def write_notebooks(folder: Path) -> None:
+    """A page for each notebook."""
+    folder.mkdir()
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        (folder / f"{notebook.stem}.md").write_text(notebook_text(notebook), encoding="utf-8")
+
+
 def build(target: Path) -> int:
     """Build the site in a folder, which is replaced; returns Sphinx's exit code."""
     from sphinx.cmd.build import build_main
@@ -82,6 +101,7 @@ def build(target: Path) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         pages = Path(scratch) / "pages"
         shutil.copytree(ROOT / "docs", pages)
+        write_notebooks(pages / "notebooks")
         keep_places(pages / "index.md")
         write_reference(pages / "api")
         shutil.rmtree(target, ignore_errors=True)

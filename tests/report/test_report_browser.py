@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import pytest
+from browser import complaints, needs_browser, open_browser, serious_violations, show
 
 from annealfit.report.html import write_report
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    BROWSER is None or DRIVER is None, reason="no chromium and chromedriver on this machine's PATH"
-)
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    from selenium import webdriver  # of the dev extra: without it these tests fail
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}", "--window-size=1280,1000"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    # With the driver's path nothing is looked for or fetched.
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    browser = open_browser(tmp_path_factory.mktemp("browser"))
     yield browser
     browser.quit()
 
@@ -56,14 +33,7 @@ def page(driver, address):
     show(driver)
     driver.get(address)
     yield driver
-    assert [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
-
-
-def show(driver, *, width: int = 1280, scheme: str = "light") -> None:
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    assert complaints(driver) == []
 
 
 def all_of(page, selector: str):
@@ -247,14 +217,10 @@ def test_curves_against_solves_and_time(page):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_axe_finds_nothing_serious(page, width, scheme):
-    from axe_core_python.selenium import Axe
-
     show(page, width=width, scheme=scheme)
     page.refresh()
     unfold(page)
-    found = Axe().run(page)["violations"]
-    serious = {entry["id"]: entry["nodes"][0]["html"] for entry in found if entry["impact"] in ("serious", "critical")}
-    assert serious == {}
+    assert serious_violations(page) == {}
 
 
 def test_the_keyboard_reaches_every_control(page):

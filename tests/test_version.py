@@ -1,0 +1,24 @@
+"""The version is written once; what has to repeat it says the same."""
+
+import re
+from pathlib import Path
+
+from annealfit import __version__
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_citation_and_changelog_have_the_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == __version__
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## ([\d.]+)", changelog, re.MULTILINE)[1] == __version__
+
+
+def test_the_package_takes_it_from_there():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["dynamic"] == ["version"]
+    assert "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/annealfit/__init__.py"
