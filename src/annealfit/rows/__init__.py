@@ -1,6 +1,20 @@
 """Rows of features with their labels and weights, of which everybody else sees sums only."""
 
 from annealfit.rows.base import Chunk, Rows
+from annealfit.rows.chunked import ChunkedRows
 from annealfit.rows.in_memory import DenseChunk, InMemoryRows, SparseChunk
+from annealfit.rows.tables import MappedTable, Selection, SlicedTable, TableChunk, is_out_of_core
 
-__all__ = ["Chunk", "DenseChunk", "InMemoryRows", "Rows", "SparseChunk"]
+__all__ = [
+    "Chunk",
+    "ChunkedRows",
+    "DenseChunk",
+    "InMemoryRows",
+    "MappedTable",
+    "Rows",
+    "Selection",
+    "SlicedTable",
+    "SparseChunk",
+    "TableChunk",
+    "is_out_of_core",
+]
