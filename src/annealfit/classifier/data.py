@@ -165,13 +165,20 @@ def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | No
 def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArray[Any]) -> LabelledTable:
     if class_weight is None:
         return table
+    positions = np.searchsorted(classes, table.targets)
+    totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
+    of_classes = factors_of_classes(class_weight, totals, classes)
+    weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
+    return LabelledTable(table.features, table.targets, weights)
+
+
+def factors_of_classes(class_weight: Any, totals: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
+    """What `class_weight` multiplies the weights of each class's rows by, (C,), of classes that weigh so much."""
     balanced = isinstance(class_weight, str) and class_weight == "balanced"
     if not balanced and not isinstance(class_weight, Mapping):
         raise InvalidInputError(f"class_weight is {class_weight!r}; it must be 'balanced', a dict, or None")
-    positions = np.searchsorted(classes, table.targets)
     if balanced:
         # As scikit-learn defines it: every class weighs the same, and all rows together what they did.
-        totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
         of_classes = totals.sum() / (len(classes) * totals)
     else:
         of_classes = compute_class_weight(dict(class_weight), classes=classes, y=classes)
@@ -180,8 +187,7 @@ def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArra
             f"class_weight is {class_weight!r}; weights must be finite numbers above 0: to leave a class out, leave "
             "its rows out"
         )
-    weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
-    return LabelledTable(table.features, table.targets, weights)
+    return of_classes
 
 
 def _split(estimator: AnnealedEstimator, table: LabelledTable, seed: int) -> tuple[LabelledTable, LabelledTable | None]:

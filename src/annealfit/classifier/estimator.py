@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from annealfit.classifier.base import AnnealedEstimator
+from annealfit.classifier.dask_data import data_of_dask
 from annealfit.classifier.data import (
     LabelledTable,
     TrainingData,
@@ -28,7 +29,7 @@ from annealfit.errors import BudgetExhaustedError, InvalidInputError, choose
 from annealfit.objectives import ONLY, Curvature, LinearHead
 from annealfit.persistence import StrPath
 from annealfit.randomness import seed_of
-from annealfit.rows import Rows, is_out_of_core
+from annealfit.rows import Rows, is_dask, is_out_of_core
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import opened_sampler
 from annealfit.training import PrecisionPolicy, RangePolicy, Stopping, Trainer
@@ -244,6 +245,8 @@ class AnnealedClassifier(AnnealedEstimator):
     ) -> TrainingData:
         if isinstance(X, Rows):
             return data_of_own_rows(self, X, y, sample_weight, validation_data)
+        if is_dask(X):
+            return data_of_dask(self, X, y, sample_weight, validation_data)
         return super()._training_data(X, y, sample_weight, validation_data, seed)
 
     def _data_of_tables(

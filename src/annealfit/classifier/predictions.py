@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealfit.objectives import softmax
-from annealfit.rows import SlicedTable, is_out_of_core
+from annealfit.rows import SlicedTable, is_dask, is_out_of_core
 from annealfit.rows.tables import check_table, chunk_bounds, read_slice, reading_lock
 from annealfit.threads import in_order
 
@@ -41,11 +42,11 @@ class LinearPredictions:
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Logits of shape (N, C); for two classes that of the second, of shape (N,)."""
-        return self._answers(X, lambda logits: logits)
+        return self._answers(X, _logits_themselves)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row, shape (N,)."""
-        return self._answers(X, self._labels_of)
+        return self._answers(X, partial(_labels_of, self.classes_))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of shape (N, C), columns in the order of `classes_`."""
@@ -58,6 +59,8 @@ class LinearPredictions:
     def _answers(self, X: Any, of_logits: Answer) -> NDArray[Any]:
         """What a function makes of the logits; of a table that is read in slices, chunk by chunk."""
         check_is_fitted(self, "coef_")  # not any attribute: a fit that failed has counted the features
+        if is_dask(X):
+            return self._lazy_answers(X, of_logits)
         features = self._features(X)
         if not isinstance(features, SlicedTable):
             return of_logits(self._logits(features))
@@ -66,17 +69,40 @@ class LinearPredictions:
         def answer(bounds: tuple[int, int]) -> NDArray[Any]:
             with lock:
                 rows = read_slice(features, *bounds)
-            assert_all_finite(rows, input_name="X")
-            return of_logits(self._logits(rows))
+            return _answer(self.coef_, self.intercept_, of_logits, rows)
 
         return np.concatenate(list(in_order(answer, chunk_bounds(features, len(self.coef_)))))
 
-    def _logits(self, features: Any) -> NDArray[np.float64]:
-        logits = features @ self.coef_.T + self.intercept_
-        return logits[:, 0] if len(self.coef_) == 1 else logits
+    def _lazy_answers(self, X: Any, of_logits: Answer) -> Any:
+        """A Dask array of the answers, worked out where the rows are, when somebody asks."""
+        validate_data(self, X, skip_check_array=True, reset=False)
+        example = of_logits(self._logits(np.zeros((1, X.shape[1]))))
+        answer = partial(_answer, self.coef_, self.intercept_, of_logits)
+        shape: dict[str, Any] = {"drop_axis": 1} if example.ndim == 1 else {"chunks": (X.chunks[0], example.shape[1:])}
+        return X.rechunk({1: -1}).map_blocks(answer, meta=example[:0], **shape)
 
-    def _labels_of(self, logits: NDArray[np.float64]) -> NDArray[Any]:
-        return self.classes_[(logits > 0).astype(np.intp) if logits.ndim == 1 else logits.argmax(axis=1)]
+    def _logits(self, features: Any) -> NDArray[np.float64]:
+        return _logits(self.coef_, self.intercept_, features)
+
+
+def _answer(
+    coef: NDArray[np.float64], intercept: NDArray[np.float64], of_logits: Answer, rows: NDArray[Any]
+) -> NDArray[Any]:
+    assert_all_finite(rows, input_name="X")
+    return of_logits(_logits(coef, intercept, rows))
+
+
+def _logits(coef: NDArray[np.float64], intercept: NDArray[np.float64], features: Any) -> NDArray[np.float64]:
+    logits = features @ coef.T + intercept
+    return logits[:, 0] if len(coef) == 1 else logits
+
+
+def _logits_themselves(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    return logits
+
+
+def _labels_of(classes: NDArray[Any], logits: NDArray[np.float64]) -> NDArray[Any]:
+    return classes[(logits > 0).astype(np.intp) if logits.ndim == 1 else logits.argmax(axis=1)]
 
 
 def _probabilities_of(logits: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,11 +3,13 @@
 from annealfit.rows.base import Chunk, Rows
 from annealfit.rows.chunked import ChunkedRows
 from annealfit.rows.in_memory import DenseChunk, InMemoryRows, SparseChunk
+from annealfit.rows.on_dask import DaskRows, is_dask
 from annealfit.rows.tables import MappedTable, Selection, SlicedTable, TableChunk, is_out_of_core
 
 __all__ = [
     "Chunk",
     "ChunkedRows",
+    "DaskRows",
     "DenseChunk",
     "InMemoryRows",
     "MappedTable",
@@ -16,5 +18,6 @@ __all__ = [
     "SlicedTable",
     "SparseChunk",
     "TableChunk",
+    "is_dask",
     "is_out_of_core",
 ]
