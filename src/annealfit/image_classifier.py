@@ -55,7 +55,7 @@ class ImageClassifier:
     def load(cls, path: StrPath) -> Self:
         """Read a file written by `save`; corrupt, truncated or foreign files are refused."""
         tensors, manifest = read_tensors(path, _KIND)
-        kinds = {"onnx": OnnxFeatures, "random convolution": RandomConvFeatures}
+        kinds: dict[str, Any] = {"onnx": OnnxFeatures, "random convolution": RandomConvFeatures}
         kind = manifest["features"].get("kind")  # earlier versions had but one, and did not name it
         features = (RandomConvFeatures if kind is None else kinds[kind.one_of(kinds)]).from_tensors(
             tensors.under("features."), manifest["features"]

@@ -16,7 +16,7 @@ from annealfit.memory import free_memory
 from annealfit.objectives.base import Span
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.objectives.links import link_of
-from annealfit.rows import Chunk, InMemoryRows, Rows
+from annealfit.rows import Chunk, Rows, rows_of
 from annealfit.threads import blas_threads, threads_for_large_product
 
 _MATRICES = 4  # Gram matrix, curvature, its inverse, and what is worked out on the way
@@ -42,8 +42,8 @@ class LinearHead:
         regularization: float,
         weights: Array | None = None,
     ) -> LinearHead:
-        """The head of features (N, d) in memory, labels (N,) below `n_classes`, and perhaps weights (N,)."""
-        return cls(InMemoryRows(features, labels, n_classes, weights), regularization)
+        """The head of features (N, d), in memory or not, labels (N,) below `n_classes`, and perhaps weights (N,)."""
+        return cls(rows_of(features, labels, n_classes, weights), regularization)
 
     @property
     def n_parameters(self) -> int:

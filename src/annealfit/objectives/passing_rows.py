@@ -28,7 +28,7 @@ class LossAndSlopes:
     def __call__(self, chunk: Chunk) -> tuple[float, float, Array]:
         """Of a chunk."""
         probabilities, losses, right = self.link.evaluate(chunk.project(self.weights), chunk.labels)
-        residuals = self.link.residuals(probabilities, chunk.labels)
+        residuals = self.link.residuals(probabilities, chunk.labels, overwrite=True)
         slopes = chunk.moments(chunk.weighted(residuals))
         return chunk.weighted(losses).sum(dtype=np.float64), chunk.weighted(right).sum(dtype=np.float64), slopes
 
@@ -44,9 +44,8 @@ class Bends:
     def __call__(self, chunk: Chunk) -> tuple[Array]:
         """Of a chunk."""
         stacked = np.concatenate([self.weights.T, *self.directions]).T
-        outputs, *changes = np.split(chunk.project(stacked), len(self.directions) + 1)
-        probabilities, _, _ = self.link.evaluate(outputs, chunk.labels)
-        found = self.link.bends(probabilities, np.stack(changes), chunk.weighted)
+        projected = chunk.project(stacked).reshape(len(self.directions) + 1, self.link.n_outputs, -1)
+        found = self.link.bends(self.link.probabilities(projected[0]), projected[1:], chunk.weighted)
         return (found.astype(np.float64, copy=False),)
 
 
@@ -59,7 +58,7 @@ class OutputGrams:
 
     def __call__(self, chunk: Chunk) -> tuple[Array]:
         """Of a chunk."""
-        probabilities, _, _ = self.link.evaluate(chunk.project(self.weights), chunk.labels)
+        probabilities = self.link.probabilities(chunk.project(self.weights))
         spreads = chunk.weighted(probabilities * (1 - probabilities))
         return (np.stack([chunk.gram(spread) for spread in spreads]),)
 
@@ -74,7 +73,7 @@ class Distributions:
     def __call__(self, chunk: Chunk) -> Array:
         """Of a chunk."""
         outputs = chunk.project(self.weights).astype(np.float64, copy=False)
-        return self.link.distribution(self.link.evaluate(outputs, chunk.labels)[0])
+        return self.link.distribution(self.link.probabilities(outputs))
 
 
 class PassingPoint(HeadPoint):
@@ -103,7 +102,7 @@ class PassingPoint(HeadPoint):
 
     def probabilities(self, chunk: Chunk) -> Array:
         """The link's probabilities (outputs, n) of a chunk of rows, as above."""
-        return self.head.link.evaluate(self.outputs(chunk), chunk.labels)[0]
+        return self.head.link.probabilities(self.outputs(chunk))
 
     @property
     def distributions(self) -> Distributions:

@@ -1,10 +1,10 @@
 """Rows of features with their labels and weights, of which everybody else sees sums only."""
 
 from annealfit.rows.base import Chunk, Rows
-from annealfit.rows.chunked import ChunkedRows
+from annealfit.rows.chunked import ChunkedRows, rows_of
 from annealfit.rows.in_memory import DenseChunk, InMemoryRows, SparseChunk
 from annealfit.rows.on_dask import DaskRows, is_dask
-from annealfit.rows.tables import MappedTable, Selection, SlicedTable, TableChunk, is_out_of_core
+from annealfit.rows.tables import MappedTable, NpyTable, Selection, SlicedTable, TableChunk, is_out_of_core
 
 __all__ = [
     "Chunk",
@@ -13,6 +13,7 @@ __all__ = [
     "DenseChunk",
     "InMemoryRows",
     "MappedTable",
+    "NpyTable",
     "Rows",
     "Selection",
     "SlicedTable",
@@ -20,4 +21,5 @@ __all__ = [
     "TableChunk",
     "is_dask",
     "is_out_of_core",
+    "rows_of",
 ]

@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from annealfit.errors import InvalidInputError
 from annealfit.rows.base import Chunk, Rows, Term, add_up
 from annealfit.rows.in_memory import InMemoryRows
-from annealfit.rows.tables import TableChunk, check_table, chunk_bounds, read_slice, reading_lock
+from annealfit.rows.tables import TableChunk, check_table, chunk_bounds, is_out_of_core, read_slice, reading_lock
 from annealfit.threads import in_order
+
+
+def rows_of(
+    features: Any, labels: NDArray[np.intp], n_classes: int, weights: NDArray[np.float64] | None = None
+) -> Rows:
+    """Rows in memory, or read in slices: as the features are."""
+    kind = ChunkedRows if is_out_of_core(features) else InMemoryRows
+    return kind(features, labels, n_classes, weights)
 
 
 class ChunkedRows(Rows):

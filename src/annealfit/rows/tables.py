@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from annealfit.errors import InvalidInputError
+from annealfit.persistence import StrPath
 from annealfit.rows.base import Chunk
 
 # Features of a chunk: small enough to stay in a processor's cache between the two products of a pass.
@@ -84,8 +86,28 @@ class SlicedTable:
     def __len__(self) -> int:
         return self.shape[0]
 
+    @property
+    def ndim(self) -> int:
+        """Dimensions."""
+        return len(self.shape)
+
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         return np.asarray(self.source[rows])
+
+    def part(self, first: int, last: int) -> SlicedTable:
+        """Some of the rows, as a table that knows no more than it needs: it may be sent far."""
+        return Selection(self, np.arange(first, last))
+
+
+class NpyTable(SlicedTable):
+    """The array in a .npy file, memory-mapped; what is sent is the path, so the file has to be there as well."""
+
+    def __init__(self, path: StrPath) -> None:
+        self.path = Path(path)
+        super().__init__(np.load(self.path, mmap_mode="r", allow_pickle=False))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NpyTable, (self.path.resolve(),)
 
 
 class Selection(SlicedTable):
@@ -106,6 +128,10 @@ class Selection(SlicedTable):
         first = int(chosen[0])
         return np.asarray(self.source[first : int(chosen[-1]) + 1])[chosen - first]
 
+    def part(self, first: int, last: int) -> SlicedTable:
+        """Some of the rows."""
+        return Selection(self.source, self._positions[first:last])
+
 
 class MappedTable(SlicedTable):
     """A table whose rows are made from another's when they are asked for.
@@ -122,6 +148,11 @@ class MappedTable(SlicedTable):
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         return self._function(np.asarray(self.source[rows]))
+
+    def part(self, first: int, last: int) -> SlicedTable:
+        """Some of the rows."""
+        whole = self.source if isinstance(self.source, SlicedTable) else SlicedTable(self.source)
+        return MappedTable(whole.part(first, last), self._function, self.shape[1], self.dtype)
 
 
 def reading_lock(table: Any) -> AbstractContextManager[Any]:
