@@ -1,7 +1,7 @@
 """How long people wait: for `annealfit --help`, for `import annealfit`, for `annealfit train digits` and its pictures.
 
-`python -m benchmarks.waiting [SOURCE]` prints processor seconds, the least of three tries, which a busy machine disturbs
-less than a clock; with the source folder of another version, of both in turn, and their ratio.
+`python -m benchmarks.waiting [SOURCE]` prints processor seconds, the least of three tries, which a busy machine
+disturbs less than a clock; with the source folder of another version, of both in turn, and their ratio.
 """
 
 import os

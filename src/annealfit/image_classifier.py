@@ -12,7 +12,7 @@ from annealfit.classifier import AnnealedClassifier
 from annealfit.datasets.images import ImagePreparation, read_image
 from annealfit.datasets.resizing import METHODS
 from annealfit.errors import FileFormatError
-from annealfit.features import RandomConvFeatures
+from annealfit.features import OnnxFeatures, RandomConvFeatures
 from annealfit.persistence import StrPath, read_tensors, write_tensors
 from annealfit.schema import Field
 
@@ -30,7 +30,7 @@ def _preparation(stored: Field | None) -> ImagePreparation:
 class ImageClassifier:
     """A fitted feature extractor, a fitted classifier on its features, and the names of the classes."""
 
-    features: RandomConvFeatures
+    features: RandomConvFeatures | OnnxFeatures
     classifier: AnnealedClassifier
     class_names: tuple[str, ...]  # in the order of `classifier.classes_`
     preparation: ImagePreparation = field(default_factory=ImagePreparation)  # of the images it was trained on
@@ -55,7 +55,11 @@ class ImageClassifier:
     def load(cls, path: StrPath) -> Self:
         """Read a file written by `save`; corrupt, truncated or foreign files are refused."""
         tensors, manifest = read_tensors(path, _KIND)
-        features = RandomConvFeatures.from_tensors(tensors.under("features."), manifest["features"])
+        kinds: dict[str, Any] = {"onnx": OnnxFeatures, "random convolution": RandomConvFeatures}
+        kind = manifest["features"].get("kind")  # earlier versions had but one, and did not name it
+        features = (RandomConvFeatures if kind is None else kinds[kind.one_of(kinds)]).from_tensors(
+            tensors.under("features."), manifest["features"]
+        )
         classifier = AnnealedClassifier.from_tensors(tensors.under("classifier."), manifest["classifier"])
         tensors.real("classifier.coef", (None, features.n_features_out_))  # the numbers of features agree
         names = tuple(name.text() for name in manifest["class_names"].items())

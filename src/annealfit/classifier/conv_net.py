@@ -20,7 +20,8 @@ from annealfit.classifier.start import check_warm_start, initial_weights, seed_o
 from annealfit.convolution import Images, join_filters, shifts_within, split_filters
 from annealfit.coordinates import Coordinates, RawCoordinates
 from annealfit.errors import InvalidInputError, check_number, choose_or_own
-from annealfit.features import RandomConvFeatures, Sizes
+from annealfit.features import RandomConvFeatures
+from annealfit.features.random_convolution import Sizes
 from annealfit.objectives import FILTER_CURVATURES, ConvNet, Curvature
 from annealfit.objectives.conv_net import HEAD, FrozenNet, layer_name
 from annealfit.persistence import StrPath

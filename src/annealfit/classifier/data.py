@@ -13,11 +13,13 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from annealfit.errors import InvalidInputError, check_number
 from annealfit.objectives import LinearHead
 from annealfit.randomness import child_seed
-from annealfit.rows import InMemoryRows, Rows
+from annealfit.rows import ChunkedRows, InMemoryRows, Rows, Selection, SlicedTable
+from annealfit.rows.tables import check_table
 
 if TYPE_CHECKING:
     from annealfit.classifier.base import AnnealedEstimator
@@ -60,9 +62,10 @@ class LabelledTable:
     weights: NDArray[np.float64] | None
 
     def take(self, chosen: NDArray[Any]) -> LabelledTable:
-        """Some of the rows."""
+        """Some of the rows, by their positions in ascending order."""
         weights = None if self.weights is None else self.weights[chosen]
-        return LabelledTable(self.features[chosen], self.targets[chosen], weights)
+        features = Selection(self.features, chosen) if isinstance(self.features, SlicedTable) else self.features[chosen]
+        return LabelledTable(features, self.targets[chosen], weights)
 
     def without_weightless(self) -> LabelledTable:
         """Only the rows that weigh something: a weight of zero is as good as no row."""
@@ -70,7 +73,24 @@ class LabelledTable:
 
     def rows(self, classes: NDArray[Any]) -> Rows:
         """The table as rows, its targets as positions in `classes`."""
-        return InMemoryRows(self.features, np.searchsorted(classes, self.targets), len(classes), self.weights)
+        labels = np.searchsorted(classes, self.targets)
+        if not isinstance(self.features, SlicedTable):
+            return InMemoryRows(self.features, labels, len(classes), self.weights)
+        rows = ChunkedRows(self.features, labels, len(classes), self.weights)
+        rows.check_finite()
+        return rows
+
+
+def checked_table(estimator: AnnealedEstimator, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
+    """A table that is read in slices, and its targets, without a copy of it: its numbers are checked chunk by chunk."""
+    check_table(X)
+    validate_data(estimator, X, skip_check_array=True, reset=reset)  # the number of features, as everywhere
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None")
+    targets = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
+    if len(targets) != X.shape[0]:
+        raise InvalidInputError(f"X has {X.shape[0]} rows and y {len(targets)} labels; there must be a label per row")
+    return SlicedTable(X), targets
 
 
 def training_tables(
@@ -145,13 +165,20 @@ def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | No
 def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArray[Any]) -> LabelledTable:
     if class_weight is None:
         return table
+    positions = np.searchsorted(classes, table.targets)
+    totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
+    of_classes = factors_of_classes(class_weight, totals, classes)
+    weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
+    return LabelledTable(table.features, table.targets, weights)
+
+
+def factors_of_classes(class_weight: Any, totals: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
+    """What `class_weight` multiplies the weights of each class's rows by, (C,), of classes that weigh so much."""
     balanced = isinstance(class_weight, str) and class_weight == "balanced"
     if not balanced and not isinstance(class_weight, Mapping):
         raise InvalidInputError(f"class_weight is {class_weight!r}; it must be 'balanced', a dict, or None")
-    positions = np.searchsorted(classes, table.targets)
     if balanced:
         # As scikit-learn defines it: every class weighs the same, and all rows together what they did.
-        totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
         of_classes = totals.sum() / (len(classes) * totals)
     else:
         of_classes = compute_class_weight(dict(class_weight), classes=classes, y=classes)
@@ -160,8 +187,7 @@ def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArra
             f"class_weight is {class_weight!r}; weights must be finite numbers above 0: to leave a class out, leave "
             "its rows out"
         )
-    weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
-    return LabelledTable(table.features, table.targets, weights)
+    return of_classes
 
 
 def _split(estimator: AnnealedEstimator, table: LabelledTable, seed: int) -> tuple[LabelledTable, LabelledTable | None]:

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from annealfit.classifier.base import AnnealedEstimator
-from annealfit.classifier.data import LabelledTable, TrainingData, batch_rows, check_classes, data_of_own_rows
+from annealfit.classifier.dask_data import data_of_dask
+from annealfit.classifier.data import (
+    LabelledTable,
+    TrainingData,
+    batch_rows,
+    check_classes,
+    checked_table,
+    data_of_own_rows,
+)
 from annealfit.classifier.messages import narrating, warn_of_failures
 from annealfit.classifier.settings import make_plan, partial_settings
 from annealfit.classifier.start import CarriedOn, check_warm_start, initial_weights, unchanged_on_error
@@ -21,7 +29,7 @@ from annealfit.errors import BudgetExhaustedError, InvalidInputError, choose
 from annealfit.objectives import ONLY, Curvature, LinearHead
 from annealfit.persistence import StrPath
 from annealfit.randomness import seed_of
-from annealfit.rows import Rows
+from annealfit.rows import Rows, is_dask, is_out_of_core
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import opened_sampler
 from annealfit.training import PrecisionPolicy, RangePolicy, Stopping, Trainer
@@ -228,6 +236,8 @@ class AnnealedClassifier(AnnealedEstimator):
         )
 
     def _checked_inputs(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
+        if is_out_of_core(X):
+            return checked_table(self, X, y, reset=reset)
         return validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
 
     def _training_data(
@@ -235,6 +245,8 @@ class AnnealedClassifier(AnnealedEstimator):
     ) -> TrainingData:
         if isinstance(X, Rows):
             return data_of_own_rows(self, X, y, sample_weight, validation_data)
+        if is_dask(X):
+            return data_of_dask(self, X, y, sample_weight, validation_data)
         return super()._training_data(X, y, sample_weight, validation_data, seed)
 
     def _data_of_tables(

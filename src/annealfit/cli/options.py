@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from annealfit.coordinates import COORDINATES
 from annealfit.datasets import DATASETS
+from annealfit.datasets.resizing import METHODS
+from annealfit.datasets.subsets import Size
 from annealfit.errors import InvalidInputError, choose
 from annealfit.experiments import store
 from annealfit.export import FORMATS
@@ -30,7 +34,50 @@ DatasetArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATASET",
-        help=f"One of {', '.join(DATASETS)}; or a folder with a subfolder of images per class; or an npz file.",
+        help=f"One of {', '.join(DATASETS)}; or a folder with a subfolder of images per class; or an npz file. "
+        "To train: a table of features too, .npy, .npz or Parquet.",
+    ),
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|FILE", help="Labels of a table: a column of Parquet, or a .npy file with one per row."
+    ),
+]
+TrainSizeOption = Annotated[
+    str | None, typer.Option(metavar="N|all", help="Images or rows to train on. Default: the paper's number, or all.")
+]
+TestSizeOption = Annotated[
+    str | None,
+    typer.Option(metavar="N|all", help="Images or rows to test on. Default: the paper's number, or a quarter."),
+]
+ResizeOption = Annotated[str, typer.Option(help=f"How images are resized: {', '.join(METHODS)}.")]
+OnDiskOption = Annotated[
+    bool,
+    typer.Option("--on-disk", help="Keep features in a temporary file; by itself where they are large for the memory."),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Work the sums over rows out on a Dask cluster, as tcp://10.0.0.1:8786."),
+]
+BaselinesOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--baselines/--no-baselines",
+        help="SGD and logistic regression beside it. Default: where features are in memory.",
+    ),
+]
+RegularizationOption = Annotated[float | None, typer.Option(help="λ of the penalty on the weights. Default: 0.001.")]
+TolOption = Annotated[
+    float | None, typer.Option(help="Stop where the loss is certified to be so close to its least, relatively.")
+]
+TimeLimitOption = Annotated[float | None, typer.Option(help="Stop after so many seconds of training.")]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other setting of AnnealedClassifier, as curvature=bound or validation_fraction=0.1; repeatable.",
     ),
 ]
 SizeOption = Annotated[int, typer.Option(help="Side of the images after resizing.")]
@@ -130,19 +177,51 @@ def parse_sizes(text: str, option_name: str) -> int | tuple[int, ...]:
     return sizes[0] if len(sizes) == 1 else sizes
 
 
-def parse_images(text: str | None) -> dict[str, Any]:
-    """Which images to load, as `load_dataset` takes it.
+def parse_subset(images: str | None, n_train: str | None, n_test: str | None) -> dict[str, Any]:
+    """Which images or rows to load, as `load_dataset` takes it: --images is for both parts, the others for one.
 
-    >>> parse_images("all"), parse_images("500"), parse_images(None)
-    ({'n_train': 'all', 'n_test': 'all'}, {'n_train': 500}, {})
+    >>> parse_subset("all", None, "500"), parse_subset("500", None, None)
+    ({'n_train': 'all', 'n_test': 500}, {'n_train': 500})
     """
-    if text is None:
-        return {}
-    if text == "all":
-        return {"n_train": "all", "n_test": "all"}
-    if not text.isdigit() or int(text) == 0:
-        raise InvalidInputError(f"--images is {text!r}; write a whole number above 0, or all")
-    return {"n_train": int(text)}
+    both = parse_size(images, "--images")
+    given: dict[str, Any] = {"n_train": both, "n_test": "all" if both == "all" else None}
+    given |= {n: v for n, v in (("n_train", n_train), ("n_test", n_test)) if v is not None}
+    named = {name: f"--{name.replace('_', '-')}" for name in given}
+    return {n: parse_size(v, named[n]) if isinstance(v, str) else v for n, v in given.items() if v is not None}
+
+
+def parse_size(text: str | None, option_name: str) -> Size | None:
+    """A number of images or rows, or "all".
+
+    >>> parse_size("60000", "--n-train"), parse_size("all", "--n-train")
+    (60000, 'all')
+    """
+    if text is None or text == "all":
+        return cast(Size | None, text)
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidInputError(f"{option_name} is {text!r}; give a whole number above 0, or all")
+    return int(text)
+
+
+def parse_settings(given: Sequence[str] | None, estimator: Any) -> dict[str, Any]:
+    """Settings of an estimator, from words such as `curvature=bound`; numbers, True, False and None are such."""
+    known, found = estimator.get_params(deep=False), {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or name not in known or name in _NOT_BY_WORD:
+            words = ", ".join(sorted(known.keys() - _NOT_BY_WORD))
+            raise InvalidInputError(f"--set {text!r}: write NAME=VALUE, the name one of {words}")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found
+
+
+# They have options of their own, or are objects.
+_NOT_BY_WORD = frozenset(
+    {"bits", "max_iter", "sampler", "random_state", "callbacks", "checkpoint", "checkpoint_every", "resume", "verbose"}
+)
 
 
 def parse_coordinates(text: str | None, usual: tuple[str, ...] = ("raw", "centred")) -> tuple[str, ...]:

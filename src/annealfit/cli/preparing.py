@@ -24,9 +24,11 @@ class Job:
 
     dataset: Dataset
     classifier: AnnealedClassifier | AnnealedConvNet
-    X_train: Any  # features, or images
-    features: dict[str, Any]  # how they are made, as the configuration tells it
+    X_train: Any  # features, or images; or rows of a cluster, which bring their labels
+    y_train: Any
+    features: dict[str, Any] | None  # how they are made, as the configuration tells it
     run: Callable[[Sequence[Callback]], TrainingRun]
+    notes: Callable[[TrainingRun], list[str]] = lambda run: []  # what else there is to tell afterwards
 
 
 def prepare(
@@ -52,17 +54,6 @@ def make_classifier(preset: Preset, bits: int | None, max_iter: int | None, seed
     return classifier.set_params(random_state=seed)
 
 
-def head_job(dataset: Dataset, sizes: dict[str, Any], classifier: AnnealedClassifier) -> Job:
-    """The training of a head on features of these sizes that are made once."""
-    features = annealfit.RandomConvFeatures(**sizes, random_state=classifier.random_state)
-    prepared = annealfit.experiments.Prepared.of(dataset, features)
-
-    def run(callbacks: Sequence[Callback]) -> TrainingRun:
-        return annealfit.experiments.run_training(prepared, classifier, callbacks)
-
-    return Job(dataset, classifier, prepared.X_train, features.get_params(), run)
-
-
 def network_job(dataset: Dataset, sizes: dict[str, Any], net: AnnealedConvNet) -> Job:
     """The training of a network of these sizes, filters and all."""
     net.set_params(**sizes)
@@ -73,7 +64,7 @@ def network_job(dataset: Dataset, sizes: dict[str, Any], net: AnnealedConvNet) -
         return run_network_training(dataset, net, callbacks)
 
     features = {**sizes, "random_state": net.random_state}
-    return Job(dataset, net, dataset.X_train, features, run)
+    return Job(dataset, net, dataset.X_train, dataset.y_train, features, run)
 
 
 def make_network(preset: Preset, bits: int | None, max_iter: int | None, seed: int) -> AnnealedConvNet:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def tell_run(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_json: bool) -> None:
     """Print the table, or its JSON, and what else the user should know."""
-    classifier = run.model.classifier
+    classifier = run.classifier
     notes = [*notes, *sampler_notes(classifier)]
     interrupted = classifier.stop_reason_ == "interrupted"
     if interrupted:
@@ -39,7 +39,8 @@ def tell_run(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as
 
 
 def _comparison_table(run: TrainingRun) -> Table:
-    counts = f"{len(run.dataset.X_train)} training, {len(run.dataset.X_test)} test images"
+    kind = "images" if len(run.dataset.X_test.shape) > 2 else "rows"
+    counts = f"{len(run.dataset.y_train)} training, {len(run.dataset.y_test)} test {kind}"
     table = make_table(plain(f"{run.dataset.name}: {counts}"))
     table.add_column("method", no_wrap=True)
     for heading in ("train %", "test %", "prec. %", "recall %", "F1 %", "κ", "MCC", "loss", "sec."):

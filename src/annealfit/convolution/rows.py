@@ -13,7 +13,7 @@ from annealfit.arrays import Array
 from annealfit.convolution.images import Images
 from annealfit.convolution.network import Network, Values
 from annealfit.rows import DenseChunk, Rows
-from annealfit.rows.base import Term
+from annealfit.rows.base import Term, add_up
 from annealfit.threads import in_order
 
 ROWS_PER_CHUNK = 1024  # a unit of work of a thread
@@ -41,12 +41,7 @@ class NetworkRows(Rows):
 
     def sum(self, term: Term) -> tuple[Any, ...]:
         """The sums over all chunks, added up in their order, whoever worked them out."""
-        total: tuple[Any, ...] | None = None
-        found: tuple[Any, ...]
-        for found in in_order(lambda number: term(self._chunk(number)), range(len(self._positions))):
-            total = found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
-        assert total is not None, "there are images"
-        return total
+        return add_up(in_order(lambda number: term(self._chunk(number)), range(len(self._positions))))
 
     @cached_property
     def total_weight(self) -> float:

@@ -11,6 +11,7 @@ from annealfit.datasets.errors import (
     TruncatedFileError,
     UnsafeArchiveError,
 )
+from annealfit.datasets.feature_tables import is_feature_table, load_table
 from annealfit.datasets.fetching import fetch
 from annealfit.datasets.loading import Dataset, load_dataset
 from annealfit.datasets.local_files import is_available
@@ -29,5 +30,7 @@ __all__ = [
     "UnsafeArchiveError",
     "fetch",
     "is_available",
+    "is_feature_table",
     "load_dataset",
+    "load_table",
 ]

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from annealfit.datasets import resizing
 from annealfit.datasets.catalogue import DATASETS
 from annealfit.datasets.errors import DataWarning, MissingDataError
 from annealfit.datasets.fetching import fetch
+from annealfit.datasets.image_tables import ImageTable, prepared_images
 from annealfit.datasets.images import ImagePreparation
 from annealfit.datasets.local_files import LocalData, data_directory, is_available, read_local
 from annealfit.datasets.own_data import read_own
@@ -28,12 +30,12 @@ _MAX_SEED = 2**32 - 1
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images with values in [0, 1] and whole-number labels that index `class_names`."""
+    """Images with values in [0, 1], or rows of features, and whole-number labels that index `class_names`."""
 
     name: str
-    X_train: NDArray[np.float64]  # (N, H, W), or (N, H, W, 3) in colour
+    X_train: Any  # (N, H, W), or (N, H, W, 3) in colour; (N, d) where they are features; an array, or read in slices
     y_train: NDArray[np.intp]
-    X_test: NDArray[np.float64]
+    X_test: Any
     y_test: NDArray[np.intp]
     class_names: tuple[str, ...]
     preparation: ImagePreparation = field(default_factory=ImagePreparation)  # what was done to the images
@@ -50,6 +52,7 @@ def load_dataset(
     resize: str = "area",
     data_dir: str | os.PathLike[str] | None = None,
     download: bool = False,
+    lazy: bool = False,
 ) -> Dataset:
     """A stratified training and test subset, decided by `seed`, of images resized to `size` × `size`.
 
@@ -73,6 +76,8 @@ def load_dataset(
         None is the environment variable ANNEALFIT_DATA, or else the user's cache.
     download : bool
         Fetch the data set if it is not there; without this the network is never used.
+    lazy : bool
+        Images are read and resized at every look, some at a time: `X_train` and `X_test` are tables that give slices.
 
     Examples
     --------
@@ -94,11 +99,12 @@ def load_dataset(
     n_train, n_test = (default if n is None else n for n, default in zip((n_train, n_test), defaults, strict=True))
     (train, chosen_train), (test, chosen_test) = _subsets(title, parts, n_train, n_test, int(seed))
     preparation = ImagePreparation(None if size is None else (int(size), int(size)), color, resize)
+    images = ImageTable if lazy else prepared_images
     return Dataset(
         title,
-        _images(train, chosen_train, preparation),
+        images(train, chosen_train, preparation),
         train.labels[chosen_train],
-        _images(test, chosen_test, preparation),
+        images(test, chosen_test, preparation),
         test.labels[chosen_test],
         parts.class_names,
         preparation,
@@ -156,14 +162,3 @@ def _subsets(
     train = choose_balanced(parts.train.labels, n_classes, n_train, seed, 0, f"n_train of {name}")
     test = choose_balanced(parts.test.labels, n_classes, n_test, seed, 1, f"n_test of {name}")
     return (parts.train, train), (parts.test, test)
-
-
-def _images(part: Part, chosen: NDArray[np.intp], preparation: ImagePreparation) -> NDArray[np.float64]:
-    """The chosen images, and only they, as a model sees them."""
-    stacks = [preparation(stack) for stack in part.pick(chosen)]
-    if len({stack.shape[1:] for stack in stacks}) > 1:
-        sizes = sorted({f"{stack.shape[1]}×{stack.shape[2]}" for stack in stacks})
-        raise InvalidInputError(
-            f"the images have different sizes ({', '.join(sizes[:4])}); give a size to resize them to"
-        )
-    return np.concatenate(stacks)

@@ -72,9 +72,9 @@ def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | Non
     """The record of a method: its loss, the six metrics on both parts, its history, and answers to sample images."""
     dataset = prepared.dataset
     at_end = prepared.head(fitted.regularization).at(fitted.weights)
-    on_test = _distribution(prepared.test_head().at(fitted.weights))
-    predicted = on_test.argmax(axis=0)
-    _, samples = np.unique(dataset.y_test, return_index=True)  # the first image of each class
+    on_test = prepared.test_head().at(fitted.weights)
+    predicted = _predicted(on_test)
+    images, labels, probabilities = _samples(prepared, on_test)
     return Record(
         method=method,
         spec=spec,
@@ -83,22 +83,37 @@ def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | Non
         cross_entropy=at_end.cross_entropy,
         seconds=fitted.seconds,
         stop_reason=fitted.stop_reason,
-        train=classification_metrics(dataset.y_train, _distribution(at_end).argmax(axis=0)),
+        train=classification_metrics(dataset.y_train, _predicted(at_end)),
         test=classification_metrics(dataset.y_test, predicted),
         confusion=confusion_matrix(dataset.y_test, predicted, labels=np.arange(prepared.n_classes)).astype(np.int64),
         history=columns_of(fitted.history),
-        sample_images=dataset.X_test[samples],
-        sample_labels=dataset.y_test[samples].astype(np.int64),
-        sample_probabilities=np.ascontiguousarray(on_test[:, samples].T),
+        sample_images=images,
+        sample_labels=labels,
+        sample_probabilities=probabilities,
         environment=environment(),
     )
 
 
-def _distribution(point: HeadPoint) -> NDArray[np.float64]:
-    """The probabilities (C, N) of all rows, which are in memory here."""
-    head: LinearHead = point.head
+def _predicted(point: HeadPoint) -> NDArray[np.intp]:
+    """The label of every row, (N,), chunk by chunk."""
+    distributions = point.distributions
+    return np.concatenate([distributions(chunk).argmax(axis=0) for chunk in point.head.rows.chunks()])
+
+
+def _samples(
+    prepared: Prepared, on_test: HeadPoint
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """The first test image of each class, its label, and probabilities (samples, C); none where there are no images."""
+    dataset = prepared.dataset
+    if len(dataset.X_test.shape) < 3:
+        return np.zeros((0, 0, 0)), np.zeros(0, np.int64), np.zeros((0, 0))
+    _, samples = np.unique(dataset.y_test, return_index=True)
+    features = np.concatenate([prepared.X_test[position : position + 1] for position in samples.tolist()])
+    labels = dataset.y_test[samples]
+    head = LinearHead.of_arrays(np.asarray(features, dtype=np.float64), labels, prepared.n_classes, 0.0)
     (chunk,) = head.rows.chunks()
-    return head.link.distribution(point.probabilities(chunk))
+    probabilities = np.ascontiguousarray(head.at(on_test.weights).distributions(chunk).T)
+    return dataset.X_test[samples], labels.astype(np.int64), probabilities
 
 
 def columns_of(history: Sequence[HistoryRow]) -> dict[str, NDArray[Any]]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BALANCING_STEPS = 100
 _BALANCED = 1e-8  # share of the rows that may be left to mixing
+_BALANCING_PASSES = 4  # the same steps where each is a pass over rows that are not kept: what is left is mixed
 
 
 def loss_lower_bound(point: HeadPoint) -> float:
@@ -41,10 +42,11 @@ def loss_lower_bound(point: HeadPoint) -> float:
     # `kept·p + rest` has the wanted shares; `kept` is as large as lets no part of `rest` be negative.
     kept = float(np.min(np.divide(wanted, found, out=np.ones_like(wanted), where=found > wanted)))
     rest = np.maximum(wanted - kept * found, 0.0)[:, None]
+    link, distributions = head.link, point.distributions  # terms may be sent far: they know no more than they need
 
     def term(chunk: Chunk) -> tuple[float, Array]:
-        distribution = kept * _tilted(point, chunk, tilt) + rest
-        residuals = head.link.residuals(head.link.of_outputs(distribution), chunk.labels)
+        distribution = kept * _tilted(distributions(chunk), tilt) + rest
+        residuals = link.residuals(link.of_outputs(distribution), chunk.labels)
         return chunk.weighted(entr(distribution).sum(axis=0)).sum(), chunk.moments(chunk.weighted(residuals))
 
     entropy, slopes = head.rows.mean(term)
@@ -58,16 +60,18 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
     Newton's method for the biases, a handful of steps near the optimum; where one does not help, the shares' ratios.
     """
     tilt, short_of = np.ones(len(wanted)), np.inf
-    for step in range(_BALANCING_STEPS + 1):
+    distributions = point.distributions
+    steps = _BALANCING_STEPS if point.head.rows.keeps_chunks else _BALANCING_PASSES
+    for step in range(steps + 1):
 
         def term(chunk: Chunk) -> tuple[Array, Array]:
-            shares = _tilted(point, chunk, tilt)  # noqa: B023
+            shares = _tilted(distributions(chunk), tilt)  # noqa: B023
             weighted = chunk.weighted(shares)
             return weighted.sum(axis=1), weighted @ shares.T
 
         found, products = point.head.rows.mean(term)
         missing = wanted - found
-        if step == _BALANCING_STEPS or np.abs(missing).max() <= _BALANCED:
+        if step == steps or np.abs(missing).max() <= _BALANCED:
             break
         change = np.linalg.lstsq(np.diag(found) - products, missing, rcond=1e-10)[0]
         if np.abs(missing).max() < 0.5 * short_of and np.abs(change).max() < 5:
@@ -79,8 +83,8 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
     return tilt, found
 
 
-def _tilted(point: HeadPoint, chunk: Chunk, tilt: Array) -> Array:
-    """The point's distribution (C, n) over the classes with other biases; rows that it leaves nothing of are even."""
-    odds = point.head.link.distribution(point.probabilities(chunk)) * tilt[:, None]
+def _tilted(distribution: Array, tilt: Array) -> Array:
+    """A distribution (C, n) over the classes with other biases; rows that it leaves nothing of are even."""
+    odds = distribution * tilt[:, None]
     total = odds.sum(axis=0)
     return np.where(total > 0, odds / np.where(total > 0, total, 1.0), 1 / len(odds))

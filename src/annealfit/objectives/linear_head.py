@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from annealfit.arrays import Array
 from annealfit.errors import InvalidInputError
 from annealfit.memory import free_memory
+from annealfit.objectives.base import Span
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.objectives.links import link_of
-from annealfit.rows import Chunk, InMemoryRows, Rows
+from annealfit.rows import Chunk, Rows, rows_of
 from annealfit.threads import blas_threads, threads_for_large_product
 
 _ROWS_FOR_SPREAD = 2048
@@ -42,8 +43,8 @@ class LinearHead:
         regularization: float,
         weights: Array | None = None,
     ) -> LinearHead:
-        """The head of features (N, d) in memory, labels (N,) below `n_classes`, and perhaps weights (N,)."""
-        return cls(InMemoryRows(features, labels, n_classes, weights), regularization)
+        """The head of features (N, d), in memory or not, labels (N,) below `n_classes`, and perhaps weights (N,)."""
+        return cls(rows_of(features, labels, n_classes, weights), regularization)
 
     @property
     def n_parameters(self) -> int:
@@ -120,7 +121,20 @@ class LinearHead:
 
     def point(self, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> HeadPoint:
         """The head at weights (D, outputs), with the outputs (outputs, n) of chunks where they are known."""
+        if not self.rows.keeps_chunks:
+            from annealfit.objectives.passing_rows import PassingPoint  # which is a kind of HeadPoint
+
+            return PassingPoint(self, weights)
         return HeadPoint(self, weights, outputs)
+
+    def with_penalty(self, bends: Array, directions: Array) -> Array:
+        """Bends (m·outputs, m·outputs) along directions (m, outputs, D), and those of the penalty; overwrites bends."""
+        count, outputs, _ = directions.shape
+        by_output = directions.transpose(1, 0, 2)
+        penalty = (by_output * self.ridge) @ by_output.transpose(0, 2, 1)
+        own = np.arange(outputs)
+        bends.reshape(count, outputs, count, outputs)[:, own, :, own] += penalty
+        return bends
 
 
 class HeadPoint:
@@ -130,11 +144,14 @@ class HeadPoint:
     """
 
     def __init__(self, head: LinearHead, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> None:
-        self.head, self.weights = head, weights
+        self.head, self.weights = head, weights  # which the term below asks for
         self._came_with_outputs = bool(outputs)
         self._outputs: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary(outputs or {})
         self._probabilities: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
-        cross_entropy, accuracy = head.rows.mean(self._losses)
+        self._set(head, weights, *head.rows.mean(self._losses))
+
+    def _set(self, head: LinearHead, weights: Array, cross_entropy: float, accuracy: float) -> None:
+        self.head, self.weights = head, weights
         self.cross_entropy, self.accuracy = float(cross_entropy), float(accuracy)
         self.penalty = float(0.5 * (head.ridge @ weights**2).sum())
         self.loss = self.cross_entropy + self.penalty
@@ -151,7 +168,7 @@ class HeadPoint:
         """`g_c = Σ_n a_n (π_nc − y_nc) x_n / Σ_n a_n + Λw_c`, shape (outputs, D)."""
         return self.head.rows.mean(self._slopes)[0] + self.weights.T * self.head.ridge
 
-    def span(self, updates: Array, previous: Any = None) -> HeadSpan:
+    def span(self, updates: Array, previous: Any = None) -> Span:
         """The head with multiples of an update, and of the step from a previous point, applied."""
         return HeadSpan(self, updates.reshape(self.head.n_outputs, -1), previous)
 
@@ -194,6 +211,11 @@ class HeadPoint:
             self._outputs[chunk] = chunk.project(self.weights)
         return self._outputs[chunk]
 
+    @property
+    def distributions(self) -> Callable[[Chunk], Array]:
+        """What gives the probabilities (C, n) of all classes for a chunk."""
+        return lambda chunk: self.head.link.distribution(self.probabilities(chunk))
+
     def _evaluate(self, chunk: Chunk) -> tuple[Array, Array, NDArray[np.bool_]]:
         found = self.head.link.evaluate(self.outputs(chunk), chunk.labels)
         self._probabilities[chunk] = found[0]
@@ -226,14 +248,8 @@ class HeadSpan:
 
     def bends(self) -> Array:
         """The mean over rows of the outputs' covariances along the directions, and the penalty's curvature."""
-        head = self.point.head
-        count, outputs, _ = self.directions.shape
-        (found,) = head.rows.mean(self._bends)
-        by_output = self.directions.transpose(1, 0, 2)
-        penalty = (by_output * head.ridge) @ by_output.transpose(0, 2, 1)
-        own = np.arange(outputs)
-        found.reshape(count, outputs, count, outputs)[:, own, :, own] += penalty
-        return found
+        (found,) = self.point.head.rows.mean(self._bends)
+        return self.point.head.with_penalty(found, self.directions)
 
     def at(self, multiples: Array) -> HeadPoint:
         """The head there; the outputs of chunks whose changes are at hand follow without a product."""

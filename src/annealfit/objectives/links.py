@@ -33,7 +33,10 @@ class Link(Protocol):
     def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Probabilities (outputs, n), losses (n,), and whether each row's first largest output is its label's (n,)."""
 
-    def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
+    def probabilities(self, outputs: Array) -> Array:
+        """Of the outputs, (outputs, n), alone."""
+
+    def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`, shape (outputs, n): the derivative of each row's loss in its outputs."""
 
     def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
@@ -92,9 +95,13 @@ class Softmax:
             right = outputs.argmax(axis=0) == labels
         return probabilities, log_normaliser - of_true_class, right
 
-    def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
+    def probabilities(self, outputs: Array) -> Array:
+        """Their softmax."""
+        return softmax(outputs)
+
+    def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`."""
-        residuals = probabilities.copy()
+        residuals = probabilities if overwrite else probabilities.copy()
         residuals[labels, np.arange(len(labels))] -= 1.0
         return residuals
 
@@ -139,9 +146,13 @@ class Logistic:
         losses = np.logaddexp(0.0, np.where(labels == 1, -logits, logits))
         return expit(outputs), losses, (logits > 0) == (labels == 1)
 
-    def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
+    def probabilities(self, outputs: Array) -> Array:
+        """Of the second class."""
+        return expit(outputs)
+
+    def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`."""
-        return probabilities - labels
+        return probabilities - labels.astype(probabilities.dtype)
 
     def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
         """`π(1 − π)` times the products of the changes."""

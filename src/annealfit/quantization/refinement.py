@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from numbers import Integral
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,7 +199,7 @@ def _fit_scales(head: LinearHead, given: LowBitHead) -> tuple[LowBitHead, HeadPo
         for halving in range(_HALVINGS):
             multiple = 0.5**halving * step
             if (scales + multiple[0] > 0).all():
-                reached = span.at(multiple)
+                reached = cast(HeadPoint, span.at(multiple))
                 if reached.loss < point.loss:
                     break
         else:

@@ -117,10 +117,10 @@ def _draw_probabilities(axes: Any, record: Record, labels: Sequence[int]) -> Non
 def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
     """Write the run's figures and its sample images as PNG; returns the paths of the figures."""
     image = plotting("image")
-    paths = [
-        save_figure(draw_convergence(run.records, f"{run.dataset.name}: training"), folder / "convergence.png"),
-        save_figure(draw_predictions(run.records), folder / "predictions.png"),
-    ]
+    paths = [save_figure(draw_convergence(run.records, f"{run.dataset.name}: training"), folder / "convergence.png")]
+    if not len(run.records[0].sample_labels):
+        return paths  # of rows that are no images
+    paths.append(save_figure(draw_predictions(run.records), folder / "predictions.png"))
     samples = zip(run.records[0].sample_labels.tolist(), run.records[0].sample_images, strict=True)
     for label, pixels in list(samples)[:10]:
         with replacing(folder / "samples" / f"class-{label}.png") as file:

@@ -1,6 +1,25 @@
 """Rows of features with their labels and weights, of which everybody else sees sums only."""
 
 from annealfit.rows.base import Chunk, Rows
+from annealfit.rows.chunked import ChunkedRows, rows_of
 from annealfit.rows.in_memory import DenseChunk, InMemoryRows, SparseChunk
+from annealfit.rows.on_dask import DaskRows, is_dask
+from annealfit.rows.tables import MappedTable, NpyTable, Selection, SlicedTable, TableChunk, is_out_of_core
 
-__all__ = ["Chunk", "DenseChunk", "InMemoryRows", "Rows", "SparseChunk"]
+__all__ = [
+    "Chunk",
+    "ChunkedRows",
+    "DaskRows",
+    "DenseChunk",
+    "InMemoryRows",
+    "MappedTable",
+    "NpyTable",
+    "Rows",
+    "Selection",
+    "SlicedTable",
+    "SparseChunk",
+    "TableChunk",
+    "is_dask",
+    "is_out_of_core",
+    "rows_of",
+]

@@ -74,6 +74,15 @@ class Chunk(ABC):
         return np.bincount(self.labels, weights=self.weights, minlength=n_classes).astype(float)
 
 
+def add_up(found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The sums of what a term returned for each chunk, in the order of the chunks."""
+    total: tuple[Any, ...] | None = None
+    for one in found:
+        total = one if total is None else tuple(a + b for a, b in zip(total, one, strict=True))
+    assert total is not None, "there are rows"
+    return total
+
+
 class Rows(ABC):
     """All rows. A kind of rows has `n_parameters`, `n_classes` and one method to implement: `chunks`.
 
@@ -82,6 +91,9 @@ class Rows(ABC):
 
     n_parameters: int  # D: the features of a row and 1
     n_classes: int  # C
+    # Whether what is worked out for a chunk may be kept until the next pass. Where not, a point is worked out in as
+    # few passes as can be, by terms that know no more than the weights.
+    keeps_chunks: bool = True
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -98,12 +110,7 @@ class Rows(ABC):
 
     def sum(self, term: Term) -> tuple[Any, ...]:
         """The sums over all chunks of what the term returns for each."""
-        total: tuple[Any, ...] | None = None
-        for chunk in self.chunks():
-            found = term(chunk)
-            total = found if total is None else tuple(a + b for a, b in zip(total, found, strict=True))
-        assert total is not None, "there are rows"
-        return total
+        return add_up(map(term, self.chunks()))
 
     def mean(self, term: Term) -> tuple[Any, ...]:
         """The weighted means over all rows of what the term sums."""

@@ -12,13 +12,15 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from annealfit.convolution import Network
 from annealfit.errors import InvalidInputError, choose
+from annealfit.features.block_by_block import fit_scaler, lazily, scaler_from
+from annealfit.features.image_shapes import with_channels
 from annealfit.randomness import seed_of
+from annealfit.rows import is_dask, is_out_of_core
 from annealfit.schema import Field, TensorFields, settings_of
 from annealfit.threads import blas_threads
 
@@ -81,21 +83,26 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draw the filters for images of shape (N, H, W), (N, H, W, channels) or flattened rows (N, H·W·channels)."""
         choose("standardize", self.standardize, _STANDARDIZATIONS)
-        given = _as_array(X)
+        is_lazy = is_dask(X) or is_out_of_core(X)
+        given: Any = X if is_lazy else _as_array(X)
         self.image_shape_ = self._shape_of_images(given)
         self.n_features_in_ = int(np.prod(self.image_shape_))
-        images = self.as_images(given)
+        self._check_shape(given.shape[1:])
         self._draw_filters()
         self.pixel_scaler_ = self.feature_scaler_ = None
         if self.standardize == "pixels":
-            self.pixel_scaler_ = StandardScaler().fit(images.reshape(len(images), -1))
+            self.pixel_scaler_ = fit_scaler(given)
         elif self.standardize == "features":
-            self.feature_scaler_ = StandardScaler().fit(self._convolve(images))
+            self.feature_scaler_ = fit_scaler(given, self.transform, self.n_features_out_)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Features of shape (N, d), computed batch by batch."""
+        """Features of shape (N, d), computed batch by batch; of a Dask array a Dask array, when it is asked for."""
         check_is_fitted(self)
+        if is_dask(X):
+            lazy: Any = X
+            self._check_shape(lazy.shape[1:])
+            return lazily(lazy, copy.copy(self).transform, self.n_features_out_)
         features = self._convolve(self.as_images(X))
         return features if self.feature_scaler_ is None else self.feature_scaler_.transform(features)
 
@@ -159,7 +166,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             standardize=document["standardize"].one_of(_STANDARDIZATIONS),
             image_shape=tuple(size.value for size in shape),
         )
-        features.image_shape_ = _with_channels([size.value for size in shape])
+        features.image_shape_ = with_channels([size.value for size in shape])
         features.n_features_in_ = math.prod(features.image_shape_)
         if features.n_features_in_ > _MOST_PIXELS:
             document["image_shape"].refuse(f"an image of at most {_MOST_PIXELS} values")
@@ -168,8 +175,8 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             features._set_output_shape()
         features.pixel_scaler_ = features.feature_scaler_ = None
         if features.standardize != "none":
-            of_pixels = features.standardize == "pixels"
-            scaler = _stored_scaler(stored, features.n_features_in_ if of_pixels else features.n_features_out_)
+            size = features.n_features_in_ if features.standardize == "pixels" else features.n_features_out_
+            scaler = scaler_from(stored.real("mean", (size,)), stored.real("scale", (size,), positive=True))
             setattr(features, features.standardize.removesuffix("s") + "_scaler_", scaler)
         return features
 
@@ -217,7 +224,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
     def _shape_of_images(self, given: NDArray[Any]) -> tuple[int, int, int]:
         if given.ndim in (3, 4):
             shape = given.shape[1:]
-            if self.image_shape is not None and _with_channels(self.image_shape) != _with_channels(shape):
+            if self.image_shape is not None and with_channels(self.image_shape) != with_channels(shape):
                 raise InvalidInputError(f"images have shape {shape}, but image_shape is {self.image_shape}")
         elif self.image_shape is not None:
             shape = tuple(self.image_shape)
@@ -229,20 +236,21 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
                     "pass image_shape=(H, W) or (H, W, channels)"
                 )
             shape = (side, side)
-        return _with_channels(shape)
+        return with_channels(shape)
 
     def as_images(self, X: ArrayLike) -> NDArray[Any]:
         """What is given, as images (N, H, W, channels) of the shape that the transformer was fitted on."""
         given = _as_array(X)
+        self._check_shape(given.shape[1:])
+        return given.reshape(len(given), *self.image_shape_)
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
         size = int(np.prod(self.image_shape_))
-        shape = given.shape[1:]
-        fits = shape == (size,) if given.ndim == 2 else _with_channels(shape) == self.image_shape_
-        if not fits:
+        if not (shape == (size,) if len(shape) == 1 else with_channels(shape) == self.image_shape_):
             raise InvalidInputError(
                 f"images have shape {shape}; expected {self.image_shape_} (height, width, channels) "
                 f"as in fit, or flattened rows of {size} values"
             )
-        return given.reshape(len(given), *self.image_shape_)
 
     def _convolve(self, images: NDArray[Any]) -> NDArray[np.float64]:
         batch = max(1, _BATCH_BYTES // (8 * self._values_per_image))
@@ -261,25 +269,11 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         return features
 
 
-def _stored_scaler(stored: TensorFields, size: int) -> StandardScaler:
-    scaler = StandardScaler()
-    scaler.mean_, scaler.scale_ = stored.real("mean", (size,)), stored.real("scale", (size,), positive=True)
-    scaler.n_features_in_ = size
-    return scaler
-
-
 def _max_pool(images: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     count, height, width, channels = images.shape
     rows, columns = height // size, width // size
     cropped = images[:, : rows * size, : columns * size]
     return cropped.reshape(count, rows, size, columns, size, channels).max(axis=(2, 4))
-
-
-def _with_channels(shape: Sequence[int]) -> tuple[int, int, int]:
-    if len(shape) not in (2, 3) or min(shape) < 1:
-        raise InvalidInputError(f"an image shape is (H, W) or (H, W, channels), not {tuple(shape)}")
-    height, width, channels = (*shape, 1)[:3]
-    return int(height), int(width), int(channels)
 
 
 def _as_array(X: ArrayLike) -> NDArray[Any]:

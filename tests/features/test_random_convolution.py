@@ -3,8 +3,9 @@ import pytest
 from scipy.signal import correlate
 from sklearn.base import clone
 
-from annealfit import RandomConvFeatures, features
+from annealfit import RandomConvFeatures
 from annealfit.errors import InvalidInputError
+from annealfit.features import random_convolution
 
 IMAGES = np.random.default_rng(0).random((7, 8, 8))
 
@@ -79,11 +80,11 @@ def test_the_seed_decides():
 def test_batches_do_not_change_the_features_and_bound_the_patches(monkeypatch):
     whole = RandomConvFeatures(random_state=0).fit(IMAGES)
     expected = whole.transform(IMAGES)
-    monkeypatch.setattr(features, "_BATCH_BYTES", 1)  # one image at a time
+    monkeypatch.setattr(random_convolution, "_BATCH_BYTES", 1)  # one image at a time
     batches = []
-    original = features.sliding_window_view
+    original = random_convolution.sliding_window_view
     monkeypatch.setattr(
-        features,
+        random_convolution,
         "sliding_window_view",
         lambda chunk, *a, **k: batches.append(len(chunk)) or original(chunk, *a, **k),
     )
