@@ -46,6 +46,7 @@ class LinearPredictions:
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row, shape (N,)."""
+        check_is_fitted(self, "coef_")  # before its classes are asked for
         return self._answers(X, partial(_labels_of, self.classes_))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
