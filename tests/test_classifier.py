@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from annealfit import AnnealedClassifier
 from annealfit.errors import FileFormatError, InvalidInputError
 from annealfit.objectives import softmax
+from annealfit.persistence import write_tensors
 from annealfit.samplers import ExactSolver
 
 
@@ -173,8 +174,8 @@ def _foreign(metadata):
             "format version 99",
         ),
         (
-            _foreign({"annealfit": json.dumps({"kind": "sofa", "version": 1, "sha256": "", "content": {}})}),
-            "of the kind 'sofa', not 'classifier'",
+            _foreign({"annealfit": json.dumps({"kind": "classifier", "version": 1, "sha256": "", "content": {}})}),
+            "does not match its digest",
         ),
     ],
 )
@@ -183,6 +184,12 @@ def test_foreign_files_are_refused(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(FileFormatError, match=message):
         AnnealedClassifier.load(path)
+
+
+def test_a_whole_file_of_another_kind_is_refused(tmp_path):
+    write_tensors(tmp_path / "m", "sofa", {"coef": np.zeros((2, 2))}, {})
+    with pytest.raises(FileFormatError, match="of the kind 'sofa', not 'classifier'"):
+        AnnealedClassifier.load(tmp_path / "m")
 
 
 def test_a_missing_file_is_just_missing(tmp_path):
