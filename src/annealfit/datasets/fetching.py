@@ -133,7 +133,7 @@ class _Bar:
         counted = self.done + n
         if max(self.total, counted - n) > MAX_ARCHIVE_BYTES:
             raise DownloadError(
-                f"{self.address} was stopped: it sends more than {MAX_ARCHIVE_BYTES:,} bytes, and no data set has so many"
+                f"{self.address} was stopped: it sends more than the {MAX_ARCHIVE_BYTES:,} bytes of any data set"
             )
         self.done = min(counted, self.total) if self.total else counted
         self.progress(self.name, self.done, self.total or None)
