@@ -1,6 +1,6 @@
 """`fetch`: download a data set, check it, and only then put it in place.
 
-A download lands in a temporary folder, is unpacked in memory, and every file's payload is compared with its
+A download lands in a temporary file, is unpacked in memory, and every file's payload is compared with its
 digest. Files appear under their names only once all of that has succeeded, each by an atomic rename. So an
 interrupted, truncated or forged download leaves the data directory as it was.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +18,9 @@ from annealfit.datasets.catalogue import DATASETS, DataFile, Download
 from annealfit.datasets.errors import DigestError, DownloadError, MissingDataError, StorageError
 from annealfit.datasets.formats import decompress
 from annealfit.datasets.local_files import ENVIRONMENT, RECORD, data_directory, locate, read_record
-from annealfit.datasets.unpacking import unpack
+from annealfit.datasets.unpacking import MAX_ARCHIVE_BYTES, unpack
 from annealfit.errors import AnnealfitError, FileFormatError, choose, require
+from annealfit.locks import part_file, remove_leftovers
 from annealfit.persistence import replacing
 
 _TIMEOUT_SECONDS = 30  # without any byte
@@ -62,6 +62,7 @@ def fetch(
             wanted = [file for file in download.files if force or file.path in missing]
             if wanted:
                 directory.mkdir(parents=True, exist_ok=True)
+                remove_leftovers(directory)
                 contents = _from_first_address(download, wanted, directory, progress)
                 _store(name, directory, download, contents)
     return tuple(path for file in source.files if (path := locate(directory, file)))
@@ -74,8 +75,7 @@ def _from_first_address(
     failures: list[AnnealfitError] = []
     for address in download.addresses:
         try:
-            with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as folder:
-                path = Path(folder) / "download"
+            with part_file(directory / "download") as (_, path):
                 _download(address, path, progress)
                 return _checked_contents(path, address, download, wanted)
         except (DownloadError, FileFormatError) as error:
@@ -106,7 +106,7 @@ def _download(address: str, path: Path, progress: Progress | None) -> None:
     purpose = "downloading data"
     pooch = require("pooch", extra="data", purpose=purpose)
     requests = require("requests", extra="data", purpose=purpose)
-    bar = _Bar(address.rpartition("/")[2], progress) if progress else False
+    bar = _Bar(address, progress or (lambda name, done, total: None))
     downloader = pooch.HTTPDownloader(
         progressbar=bar,
         chunk_size=_CHUNK_BYTES,
@@ -120,17 +120,22 @@ def _download(address: str, path: Path, progress: Progress | None) -> None:
 
 
 class _Bar:
-    """What pooch expects of a progress bar, passed on to a function."""
+    """What pooch expects of a progress bar, passed on to a function; a download that is too large ends here."""
 
-    def __init__(self, name: str, progress: Progress) -> None:
-        self.name = name
+    def __init__(self, address: str, progress: Progress) -> None:
+        self.address, self.name = address, address.rpartition("/")[2]
         self.progress = progress
         self.total = 0
         self.done = 0
 
     def update(self, n: int) -> None:
         """Count `n` more bytes; pooch counts whole chunks, so the last may pass the total."""
-        self.done = min(self.done + n, self.total) if self.total else self.done + n
+        counted = self.done + n
+        if max(self.total, counted - n) > MAX_ARCHIVE_BYTES:
+            raise DownloadError(
+                f"{self.address} was stopped: it sends more than the {MAX_ARCHIVE_BYTES:,} bytes of any data set"
+            )
+        self.done = min(counted, self.total) if self.total else counted
         self.progress(self.name, self.done, self.total or None)
 
     def reset(self) -> None:

@@ -195,10 +195,12 @@ def _wide_draw(centre, sharpness, top, seeds, counters, lane):
     mirrored = high < 0
     if mirrored:
         low, high = -high, -low
+    if low > 1e100:  # its square would overflow, and nothing but the edge has any weight
+        return top if mirrored else 0
     nearest_squared = low * low if low > 0 else 0.0
     while True:
         one, two = _uniform(seeds, counters, lane), _uniform(seeds, counters, lane)
-        if high - low < 2:
+        if high - low < 2 and low * (high - low) < 8:  # over a steeper part a constant would hardly ever be accepted
             z = low + (high - low) * one
             accepted = two < math.exp(0.5 * (nearest_squared - z * z))
         elif low > 0.5:

@@ -1,0 +1,82 @@
+"""The whole campaign (`make torture`): bounded, seeded, a table in the end and in docs/trust.md.
+
+    python tests/torture [--seed 42] [--only files,processes] [--share 1.0] [--write]
+
+Each part runs in a process of its own that may take 1 GB more than it has when it starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from campaigns import CAMPAIGNS, run_campaign
+from outcomes import Tally
+
+PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
+BEGIN, END = "<!-- torture: begin -->", "<!-- torture: end -->"
+COLUMNS = {
+    "tried": "tried",
+    "clean": "clean errors",
+    "right": "accepted and right",
+    "wrong": "accepted and wrong",
+    "raw": "raw tracebacks",
+    "crashes": "crashes",
+    "hangs": "hangs",
+    "large": "above 1 GB",
+}
+
+
+def table(tallies: list[Tally]) -> str:
+    lines = [f"| campaign | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    lines += [
+        f"| {tally.campaign} | " + " | ".join(f"{getattr(tally, name):,}" for name in COLUMNS) + " |"
+        for tally in tallies
+    ]
+    total = Tally("**all**")
+    for tally in tallies:
+        total.merge(tally)
+    lines.append(f"| {total.campaign} | " + " | ".join(f"**{getattr(total, name):,}**" for name in COLUMNS) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--share", type=float, default=1.0, help="of the attacks")
+    parser.add_argument("--only", default=",".join(CAMPAIGNS), help="campaigns, with commas between them")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/trust.md")
+    parser.add_argument("--results", type=Path, help="keep the rows in this file, and add to those that are there")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        results = options.results or Path(scratch) / "results.jsonl"
+        crashed = []
+        context = multiprocessing.get_context("spawn")
+        for name in options.only.split(","):
+            process = context.Process(target=run_campaign, args=(name, options.seed, options.share, results))
+            process.start()
+            process.join()
+            if process.exitcode:
+                crashed.append(f"{name}: exit status {process.exitcode}")
+        rows = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    tallies = [Tally(**json.loads(row)) for row in rows]
+    tallies = list({tally.campaign: tally for tally in tallies}.values())  # the last of each name
+    text = table(tallies)
+    print(text)
+    if options.write:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        PAGE.write_text(f"{before}{BEGIN}\n{text}\n\nSeed {options.seed}.\n{END}{after}", encoding="utf-8")
+    for line in crashed:
+        print(line, file=sys.stderr)
+    return int(bool(crashed) or not all(tally.is_clean for tally in tallies))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

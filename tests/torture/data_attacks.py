@@ -1,0 +1,136 @@
+"""Other people's data and names: damaged images and archives, answers of other solvers, texts that mean something."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mutations import mutate_bytes, mutate_document
+from outcomes import Tally, attempt
+from PIL import Image
+from rich.console import Console
+
+from annealfit.cli.display import plain
+from annealfit.datasets.images import read_image
+from annealfit.datasets.own_data import read_own
+from annealfit.hardware.topologies import read_chip
+from annealfit.instances.answers import read_answers
+from annealfit.report.drawing import make_figure, save_figure, shown_plainly
+
+
+def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:
+    """Damaged files of the kinds that users bring: read, or refused with a sentence."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng([seed, 20])
+    pixels = generator.integers(0, 256, (12, 9, 3), dtype=np.uint8)
+    picture, archive = io.BytesIO(), io.BytesIO()
+    Image.fromarray(pixels).save(picture, format="PNG")
+    np.savez_compressed(archive, X=generator.random((12, 5, 5)), y=np.arange(12) % 3)
+    bits = "".join(map(str, generator.integers(0, 2, 19)))
+    table = "instance,bits\n" + f"digits-d18-k1-centred-first-c0,{bits}\n" * 3
+    return [
+        _damage(folder / "image.png", picture.getvalue(), read_image, _is_image, count, generator),
+        _damage(
+            folder / "own.npz",
+            archive.getvalue(),
+            read_own,
+            lambda parts: len(parts.class_names) >= 2,
+            count,
+            generator,
+        ),
+        _damage(folder / "answers.csv", table.encode(), read_answers, bool, count, generator),
+        _documents(folder / "solver.json", count // 10, generator),
+    ]
+
+
+def _is_image(image: np.ndarray) -> bool:
+    return image.ndim == 3 and bool(np.isfinite(image).all())
+
+
+def _damage(path: Path, content: bytes, read: Any, judge: Any, count: int, generator: np.random.Generator) -> Tally:
+    tally = Tally(f"brought along: {path.suffix[1:]}, damaged bytes")
+    for number in range(count):
+        path.write_bytes(mutate_bytes(content, [content[::-1]], generator))
+        attempt(tally, f"mutation {number}", lambda: read(path), judge)
+    return tally
+
+
+def _documents(path: Path, count: int, generator: np.random.Generator) -> Tally:
+    """Properties of solvers, with other values in every field."""
+    tally = Tally("brought along: solver properties")
+    solver = {"topology": {"type": "zephyr", "shape": [2, 2]}, "qubits": list(range(20)), "couplers": [[0, 9]]}
+    for number in range(count):
+        path.write_text(json.dumps({**mutate_document(solver, generator), "chip_id": "x"}))
+        attempt(tally, f"mutation {number}", lambda: read_chip(path), lambda chip: len(chip.graph) > 0)
+    return tally
+
+
+NAMES = (
+    *(
+        "[bold]",
+        "[/bold]",
+        "[/]",
+        "\\[",
+        "a\\",
+        "[link=x]y[/link]",
+        "\x1b[31mred",
+        "\x1b]0;title\x07",
+        "\x9b31m",
+        "a\rb",
+    ),
+    *(
+        "$\\foo{$",
+        "$x^$",
+        "$$",
+        "\\$",
+        "{",
+        "%s",
+        "\x00",
+        "‮backwards",
+        "é" * 100,
+        "x" * 100_000,
+        "\n" * 50,
+        "<b>",
+        "a\tb",
+    ),
+    *("../../x", "", " ", "'; rm -rf /", "\ud800", "𝔘", "😀" * 30, "[red]" * 1000),
+)
+
+
+def attack_texts(folder: Path, seed: int, count: int) -> Tally:
+    """Hostile names in the terminal and in figures: shown, and obeyed by nobody."""
+    tally, generator = Tally("texts: terminal and figures"), np.random.default_rng([seed, 21])
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        name = NAMES[number % len(NAMES)]
+        if number >= len(NAMES):
+            name = name[:200] + NAMES[int(generator.integers(0, len(NAMES)))][:200]
+        attempt(tally, f"terminal: {name[:40]!r}", lambda name=name: _printed(name), _is_harmless)
+        if number % 8 == 0 or number < len(NAMES):
+            attempt(tally, f"figure: {name[:40]!r}", lambda name=name: _drawn(name, folder), lambda size: size > 0)
+    return tally
+
+
+def _printed(name: str) -> str:
+    stream = io.StringIO()
+    Console(file=stream, force_terminal=True, highlight=False, width=200).print(
+        f"[bold]class[/] {plain(name)}", soft_wrap=True
+    )
+    return stream.getvalue()
+
+
+def _is_harmless(text: str) -> bool:
+    """Nothing but our own two sequences (bold on, and off) and plain characters."""
+    rest = text.replace("\x1b[1m", "").replace("\x1b[0m", "")
+    return all(character in "\n\t" or character.isprintable() for character in rest) and "class" in text
+
+
+def _drawn(name: str, folder: Path) -> int:
+    figure = make_figure(figsize=(2, 1))
+    axes = figure.subplots()
+    axes.set_title(shown_plainly(name))
+    axes.set_xticks([0], [shown_plainly(name)])
+    return save_figure(figure, folder / "figure.png").stat().st_size

@@ -1,0 +1,114 @@
+"""What a system can refuse: room, memory, rights, a home; each ends in a sentence, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from outcomes import Tally
+from process_attacks import check_run_folder
+
+TRAIN = ["train", "digits", "--bits", "1", "--max-iter", "5", "--no-plots"]
+
+
+def attack_resources(folder: Path) -> Tally:
+    """Run the program under each lack, and look at its last words."""
+    tally = Tally("resources: disk, rights, memory, pipe, home, cache, two at once")
+    folder.mkdir(parents=True, exist_ok=True)
+    without_home = {name: value for name, value in os.environ.items() if name not in ("HOME", "ANNEALFIT_DATA")}
+    nowhere = {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none", "NUMBA_CACHE_DIR": "/proc/none"}
+    out = lambda name: ["--out", str(folder / name)]  # noqa: E731
+    _run(tally, "a full disk", [*TRAIN, *out("full")], prepare=_no_room)
+    _run(tally, "a folder that cannot be written", [*TRAIN, "--out", "/proc/annealfit"])
+    _run(tally, "a file where the folder would be", [*TRAIN, "--out", __file__])
+    _run(tally, "little memory", [*TRAIN, *out("memory")], prepare=_little_memory)
+    _run(tally, "no home", [*TRAIN, *out("home")], environment=without_home)
+    _run(tally, "no cache", [*TRAIN, *out("cache")], environment={**without_home, **nowhere})
+    _run(tally, "no data directory", ["datasets", "--json"], environment={**without_home, **nowhere})
+    _run(tally, "a closed pipe", ["datasets", "--json"], closed=True)
+    _run(tally, "a device that is full", ["export", "digits", "-o", "/dev/full"])
+    _run(tally, "a device", ["export", "digits", "-o", "/dev/null"])
+    os.mkfifo(folder / "pipe")
+    _run(tally, "a pipe without a reader", ["export", "digits", "-o", str(folder / "pipe")])
+    _run(tally, "a pipe for a model", ["predict", str(folder / "pipe"), __file__])
+    _run(tally, "a directory for a model", ["predict", str(folder), __file__])
+    for number in range(2):
+        _two_at_once(tally, folder / f"both-{number}")
+    for run in folder.iterdir():
+        if run.is_dir():
+            check_run_folder(run)
+    if not Path("/dev/null").is_char_device() or not (folder / "pipe").is_fifo():
+        tally.add("wrong", "a device was replaced by a file")
+    return tally
+
+
+def _command(arguments: list[str]) -> list[str]:
+    return [sys.executable, "-m", "annealfit", *arguments]
+
+
+def _run(
+    tally: Tally,
+    what: str,
+    arguments: list[str],
+    *,
+    environment: dict[str, str] | None = None,
+    prepare: Callable[[], None] | None = None,
+    closed: bool = False,
+) -> None:
+    reading, writing = os.pipe()
+    if closed:
+        os.close(reading)
+    try:
+        found = subprocess.run(
+            _command(arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=writing if closed else subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            preexec_fn=prepare,
+            timeout=180,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        tally.add("hangs", what)
+        return
+    finally:
+        os.close(writing)
+        if not closed:
+            os.close(reading)
+    _judge(tally, what, found.returncode, found.stderr.decode(errors="replace"))
+
+
+def _judge(tally: Tally, what: str, status: int, said: str) -> None:
+    if "Traceback" in said:
+        tally.add("raw", f"{what}: {said[-1200:]}")
+    elif status < 0:
+        tally.add("crashes", f"{what}: {signal.Signals(-status).name} {said[-500:]}")
+    else:
+        tally.add("right" if status == 0 else "clean")
+
+
+def _no_room() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing more is an error, as on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+
+def _little_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (1_400_000_000, 1_400_000_000))
+
+
+def _two_at_once(tally: Tally, folder: Path) -> None:
+    """Of two programs in one folder one works, and the other is told so or finds the work done."""
+    command = _command([*TRAIN, "--out", str(folder)])
+    programs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
+    said = [program.communicate(timeout=180)[1].decode() for program in programs]
+    codes = sorted(program.returncode for program in programs)
+    if "Traceback" in "".join(said):
+        tally.add("raw", "".join(said)[-1200:])
+    else:
+        tally.add("clean" if codes == [0, 2] else "wrong", f"two at once: {codes} {said}")
