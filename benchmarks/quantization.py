@@ -29,6 +29,7 @@ from annealfit.quantization import Annealed, Grid, InputMoments, quantize_layer,
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.quantization.layers import Layer
 from annealfit.quantization.sampled import to_problems
+from annealfit.report.quantization_figure import save_layer_errors
 from annealfit.samplers import SimulatedAnnealer
 from benchmarks.quantized_networks import Trained, conv_net, perceptron
 
@@ -44,9 +45,9 @@ NEIGHBOURS_DATA = ("fashion_mnist", "emnist", "cifar10")
 TITLES = ("nearest", "GPTQ", "GPTQ + descent", "annealed")
 
 
-def perceptrons(folder: Path | None, *, quick: bool) -> None:
+def perceptrons(folder: Path | None, *, quick: bool, plot: Path | None = None) -> None:
     """Perceptrons by scikit-learn."""
-    _networks("784–128–64–10 on MNIST", lambda seed: perceptron("mnist", seed, folder), quick=quick)
+    _networks("784–128–64–10 on MNIST", lambda seed: perceptron("mnist", seed, folder), quick=quick, plot=plot)
 
 
 def convolutions(folder: Path | None, *, quick: bool) -> None:
@@ -54,12 +55,12 @@ def convolutions(folder: Path | None, *, quick: bool) -> None:
     _networks("convolutions of 8 and 16 filters on MNIST", lambda seed: conv_net(seed, folder), quick=quick)
 
 
-def _networks(title: str, make: Callable[[int], Trained], *, quick: bool) -> None:
+def _networks(title: str, make: Callable[[int], Trained], *, quick: bool, plot: Path | None = None) -> None:
     """Errors by layer and accuracies, means over three networks; quickly: of one, at 1 and 2 bits."""
     grids = {name: GRIDS[name] for name in ("1 bit", "2 bits")} if quick else GRIDS
     trained = [make(seed) for seed in range(1 if quick else 3)]
     plain = 100 * np.mean([one.accuracy() for one in trained])
-    rows, ratios = [], []
+    rows, ratios, sums_by_grid = [], [], {}
     for name, grid in grids.items():
         found = [{method: _quantized(one, method, grid) for method in METHODS} for one in trained]
         layers = [layer.name for layer in found[0]["annealed"]]
@@ -70,6 +71,7 @@ def _networks(title: str, make: Callable[[int], Trained], *, quick: bool) -> Non
         for layer, own in zip(layers, errors, strict=True):
             rows.append([name, layer, *(f"{e:.4f}" for e in own), f"{own[3] / own[1]:.2f}", ""])
         sums = errors.sum(axis=0)
+        sums_by_grid[name] = dict(zip(METHODS, errors.mean(axis=0), strict=True))
         accuracies = [
             100 * np.mean([one.accuracy(own[m].model) for one, own in zip(trained, found, strict=True)])
             for m in METHODS
@@ -77,6 +79,8 @@ def _networks(title: str, make: Callable[[int], Trained], *, quick: bool) -> Non
         rows.append([name, "accuracy, %", *(f"{a:.2f}" for a in accuracies), "", f"{plain:.2f}"])
         print("#", *rows[-len(layers) - 1 :], sep="\n#   ", flush=True)
         ratios.append([name, f"{sums[3] / sums[1]:.3f}", f"{1 - sums[3] / sums[2]:.1%}"])
+    if plot is not None:
+        draw(sums_by_grid, plot, f"{title}: mean over layers")
     headings = ["levels", "layer", *TITLES, "annealed / GPTQ", "32 bits"]
     print_table(f"{title}, mean of {len(trained)} networks", headings, rows)
     print_table(
@@ -84,6 +88,11 @@ def _networks(title: str, make: Callable[[int], Trained], *, quick: bool) -> Non
         ["levels", "annealed / GPTQ", "annealed below GPTQ + descent by"],
         ratios,
     )
+
+
+def draw(errors: dict[str, dict[str, float]], path: Path, title: str) -> None:
+    """The errors of all methods, by the levels that weights have."""
+    save_layer_errors(list(errors), list(errors.values()), path, title)
 
 
 def unseen(folder: Path | None, *, quick: bool) -> None:
@@ -261,9 +270,11 @@ PARTS = {
 }
 
 
-def run(*, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None) -> None:
+def run(
+    *, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None, plot: Path | None = None
+) -> None:
     for part in parts:
-        PARTS[part](folder, quick=quick)
+        PARTS[part](folder, quick=quick, **({"plot": plot} if part == "perceptron" else {}))
 
 
 if __name__ == "__main__":
@@ -273,5 +284,6 @@ if __name__ == "__main__":
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=list(PARTS))
     parser.add_argument("--quick", action="store_true", help="one network, fewer levels")
     parser.add_argument("--networks", type=Path, help="a folder in which trained networks are kept")
+    parser.add_argument("--plot", type=Path, help="a figure of the perceptron's errors")
     given = parser.parse_args()
-    run(quick=given.quick, parts=tuple(given.parts or PARTS), folder=given.networks)
+    run(quick=given.quick, parts=tuple(given.parts or PARTS), folder=given.networks, plot=given.plot)

@@ -1,4 +1,4 @@
-"""Low-bit heads, trained: levels along the loss beside straight-through training: `python -m benchmarks.quantized_head`.
+"""Low-bit heads: levels along the loss beside straight-through training: `python -m benchmarks.quantized_head`.
 
 A head on frozen random features (standardised), λ = 0.001, from scikit-learn's optimum. Straight-through training
 (Bengio et al. 2013) is Adam on real weights whose rounded values make the loss, scales learned as well (Esser et al.
