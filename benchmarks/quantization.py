@@ -1,11 +1,12 @@
 """Low-bit weights: nearest, GPTQ, descent and annealing beside each other: `python -m benchmarks.quantization`.
 
-networks    784–128–64–10 on MNIST by scikit-learn and a small convolution network, three of each: the error of every
-            layer and the accuracy at 1 bit, ternary, 2, 3 and 4 bits
-unseen      the first layer's error on images that it was not calibrated on
-neighbour   Fashion-MNIST, EMNIST and CIFAR-10: beside simulated annealing on the formulation that rounds every weight
-            up or down (Subiñas et al.)
-time        a layer of 784×128 at 2 bits, and dwave-samplers on the same problems
+perceptron    784–128–64–10 on MNIST by scikit-learn, three networks: the error of every layer and the accuracy at
+              1 bit, ternary, 2, 3 and 4 bits
+convolutions  the same of a small convolution network
+unseen        the first layer's error on images that it was not calibrated on
+neighbour     Fashion-MNIST, EMNIST and CIFAR-10 (grey): beside simulated annealing on the formulation that rounds
+              every weight up or down (Subiñas et al.)
+time          a layer of 784×128 at 2 bits, and dwave-samplers on the same problems
 
 Errors are squared errors of a layer's outputs, relative to their variance, on 2,000 calibration images; all methods
 see the same inputs, those that the layers before, quantised by annealing, produce. Accuracies are of all test images,
@@ -28,6 +29,7 @@ from annealfit.quantization import Annealed, Grid, InputMoments, quantize_layer,
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.quantization.layers import Layer
 from annealfit.quantization.sampled import to_problems
+from annealfit.report.quantization_figure import save_layer_errors
 from annealfit.samplers import SimulatedAnnealer
 from benchmarks.quantized_networks import Trained, conv_net, perceptron
 
@@ -43,54 +45,67 @@ NEIGHBOURS_DATA = ("fashion_mnist", "emnist", "cifar10")
 TITLES = ("nearest", "GPTQ", "GPTQ + descent", "annealed")
 
 
-def networks(folder: Path | None, *, quick: bool) -> None:
-    """Errors by layer and accuracies, means over three networks."""
-    seeds = range(1 if quick else 3)
-    makers: dict[str, Callable[[int], Trained]] = {
-        "784–128–64–10 on MNIST": lambda seed: perceptron("mnist", seed, folder),
-        "convolutions of 8 and 16 filters on MNIST": lambda seed: conv_net(seed, folder),
-    }
-    for title, make in makers.items():
-        trained = [make(seed) for seed in seeds]
-        plain = 100 * np.mean([one.accuracy() for one in trained])
-        rows, ratios = [], []
-        for name, grid in GRIDS.items():
-            found = [{method: _quantized(one, method, grid) for method in METHODS} for one in trained]
-            layers = [layer.name for layer in found[0]["annealed"]]
-            # errors (networks, layers, methods), all from the run by annealing, in which all methods are tried
-            errors = np.array(
-                [[[layer.errors[m] for m in METHODS] for layer in one["annealed"].layers] for one in found]
-            ).mean(axis=0)
-            for layer, own in zip(layers, errors, strict=True):
-                rows.append([name, layer, *(f"{e:.4f}" for e in own), f"{own[3] / own[1]:.2f}", ""])
-            sums = errors.sum(axis=0)
-            accuracies = [
-                100 * np.mean([one.accuracy(own[m].model) for one, own in zip(trained, found, strict=True)])
-                for m in METHODS
-            ]
-            rows.append([name, "accuracy, %", *(f"{a:.2f}" for a in accuracies), "", f"{plain:.2f}"])
-            ratios.append([name, f"{sums[3] / sums[1]:.3f}", f"{1 - sums[3] / sums[2]:.1%}"])
-            print(f"# {title}: {name} done", flush=True)
-        headings = ["levels", "layer", *TITLES, "annealed / GPTQ", "32 bits"]
-        print_table(f"{title}, mean of {len(trained)} networks", headings, rows)
-        print_table(
-            f"{title}: errors summed over layers",
-            ["levels", "annealed / GPTQ", "annealed below GPTQ + descent by"],
-            ratios,
-        )
+def perceptrons(folder: Path | None, *, quick: bool, plot: Path | None = None) -> None:
+    """Perceptrons by scikit-learn."""
+    _networks("784–128–64–10 on MNIST", lambda seed: perceptron("mnist", seed, folder), quick=quick, plot=plot)
+
+
+def convolutions(folder: Path | None, *, quick: bool) -> None:
+    """Convolution networks by Adam."""
+    _networks("convolutions of 8 and 16 filters on MNIST", lambda seed: conv_net(seed, folder), quick=quick)
+
+
+def _networks(title: str, make: Callable[[int], Trained], *, quick: bool, plot: Path | None = None) -> None:
+    """Errors by layer and accuracies, means over three networks; quickly: of one, at 1 and 2 bits."""
+    grids = {name: GRIDS[name] for name in ("1 bit", "2 bits")} if quick else GRIDS
+    trained = [make(seed) for seed in range(1 if quick else 3)]
+    plain = 100 * np.mean([one.accuracy() for one in trained])
+    rows, ratios, sums_by_grid = [], [], {}
+    for name, grid in grids.items():
+        found = [{method: _quantized(one, method, grid) for method in METHODS} for one in trained]
+        layers = [layer.name for layer in found[0]["annealed"]]
+        # errors (networks, layers, methods), all from the run by annealing, in which all methods are tried
+        errors = np.array(
+            [[[layer.errors[m] for m in METHODS] for layer in one["annealed"].layers] for one in found]
+        ).mean(axis=0)
+        for layer, own in zip(layers, errors, strict=True):
+            rows.append([name, layer, *(f"{e:.4f}" for e in own), f"{own[3] / own[1]:.2f}", ""])
+        sums = errors.sum(axis=0)
+        sums_by_grid[name] = dict(zip(METHODS, errors.mean(axis=0), strict=True))
+        accuracies = [
+            100 * np.mean([one.accuracy(own[m].model) for one, own in zip(trained, found, strict=True)])
+            for m in METHODS
+        ]
+        rows.append([name, "accuracy, %", *(f"{a:.2f}" for a in accuracies), "", f"{plain:.2f}"])
+        print("#", *rows[-len(layers) - 1 :], sep="\n#   ", flush=True)
+        ratios.append([name, f"{sums[3] / sums[1]:.3f}", f"{1 - sums[3] / sums[2]:.1%}"])
+    if plot is not None:
+        draw(sums_by_grid, plot, f"{title}: mean over layers")
+    headings = ["levels", "layer", *TITLES, "annealed / GPTQ", "32 bits"]
+    print_table(f"{title}, mean of {len(trained)} networks", headings, rows)
+    print_table(
+        f"{title}: errors summed over layers",
+        ["levels", "annealed / GPTQ", "annealed below GPTQ + descent by"],
+        ratios,
+    )
+
+
+def draw(errors: dict[str, dict[str, float]], path: Path, title: str) -> None:
+    """The errors of all methods, by the levels that weights have."""
+    save_layer_errors(list(errors), list(errors.values()), path, title)
 
 
 def unseen(folder: Path | None, *, quick: bool) -> None:
     """Errors of the first layer on images that were not used for calibration, by their number and the damping."""
     rows = []
     for name in ("1 bit", "2 bits"):
-        for count in (500, 2000):
-            for damping in (0.0, 0.01, 0.05):
+        for count in (2000,) if quick else (500, 2000):
+            for damping in (0.0, 0.01) if quick else (0.0, 0.01, 0.05):
                 cells = np.mean(
                     [_seen_and_unseen(folder, seed, name, count, damping) for seed in range(1 if quick else 3)], axis=0
                 )
                 rows.append([name, str(count), f"{damping:g}", *(f"{seen:.4f} / {other:.4f}" for seen, other in cells)])
-                print(f"# {name}, {count} images, damping {damping} done", flush=True)
+                print("#", *rows[-1], flush=True)
     headings = ["levels", "images", "damping", "GPTQ", "GPTQ + descent", "annealed"]
     print_table("First layer on MNIST: error on the calibration images / on the test images", headings, rows)
 
@@ -120,7 +135,7 @@ class UpOrDown:
     name = "up or down"
     starts_from_nothing = True
 
-    def __init__(self, sweeps: int = 1000, reads: int = 1) -> None:
+    def __init__(self, sweeps: int = 300, reads: int = 1) -> None:
         self.sampler = SimulatedAnnealer(num_sweeps=sweeps, num_reads=reads)
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
@@ -141,7 +156,7 @@ class UpOrDown:
 def neighbour(folder: Path | None, *, quick: bool) -> None:
     """The neighbour's data sets: ours beside its formulation."""
     rows = []
-    for dataset in NEIGHBOURS_DATA[: 1 if quick else 3]:
+    for dataset in NEIGHBOURS_DATA:
         trained = perceptron(dataset, 0, folder)
         plain = 100 * trained.accuracy()
         for bits in (2,) if quick else (1, 2, 4):
@@ -167,7 +182,7 @@ def neighbour(folder: Path | None, *, quick: bool) -> None:
                         f"{seconds:.1f}",
                     ]
                 )
-            print(f"# {dataset}, {bits} bits done", flush=True)
+                print("#", *rows[-1], flush=True)
         rows.append([dataset, "32", "as trained", "", "", f"{plain:.2f}", ""])
     headings = ["data set", "bits", "method", "error, first layer", "last layer", "accuracy, %", "seconds"]
     print_table("The neighbour's data sets, pixels–128–64–classes", headings, rows)
@@ -246,12 +261,20 @@ def _constants(model: Any) -> Any:
     return (numpy_helper.to_array(tensor).astype(float) for tensor in model.graph.initializer)
 
 
-PARTS = {"networks": networks, "unseen": unseen, "neighbour": neighbour, "time": timing}
+PARTS = {
+    "perceptron": perceptrons,
+    "convolutions": convolutions,
+    "unseen": unseen,
+    "neighbour": neighbour,
+    "time": timing,
+}
 
 
-def run(*, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None) -> None:
+def run(
+    *, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None, plot: Path | None = None
+) -> None:
     for part in parts:
-        PARTS[part](folder, quick=quick)
+        PARTS[part](folder, quick=quick, **({"plot": plot} if part == "perceptron" else {}))
 
 
 if __name__ == "__main__":
@@ -259,7 +282,8 @@ if __name__ == "__main__":
         prog="python -m benchmarks.quantization", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=list(PARTS))
-    parser.add_argument("--quick", action="store_true", help="one network, one data set")
+    parser.add_argument("--quick", action="store_true", help="one network, fewer levels")
     parser.add_argument("--networks", type=Path, help="a folder in which trained networks are kept")
+    parser.add_argument("--plot", type=Path, help="a figure of the perceptron's errors")
     given = parser.parse_args()
-    run(quick=given.quick, parts=tuple(given.parts or PARTS), folder=given.networks)
+    run(quick=given.quick, parts=tuple(given.parts or PARTS), folder=given.networks, plot=given.plot)

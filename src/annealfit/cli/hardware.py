@@ -13,6 +13,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from annealfit.cli.display import console, count_bits, make_progress, plain
+from annealfit.cli.hardware_layers import show_layer
 from annealfit.cli.hardware_tables import coefficient_table, embedding_table
 from annealfit.cli.options import CoordinatesOption, JsonOption, parse_coordinates, parse_numbers
 from annealfit.cli.printing import print_table
@@ -43,7 +44,20 @@ def hardware(
     ] = None,
     kernel: Annotated[int, typer.Option(help="With --filters: their kernel size, 1 to 5.")] = 3,
     channels: Annotated[int, typer.Option(help="With --filters: channels of their input.")] = 1,
-    bits: Annotated[str, typer.Option(help="Bits per weight update, as 3, 1-20 or 1,2,5-8.")] = "1-20",
+    bits: Annotated[
+        str | None,
+        typer.Option(
+            help="Bits per weight update (or weight of a layer), as 3, 1-20 or 1,2,5-8.",
+            show_default="1-20; of a layer 1-3",
+        ),
+    ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INPUTSxOUTPUTS",
+            help="Look at the rows of a layer with low-bit weights instead of a training, as 180x64.",
+        ),
+    ] = None,
     topology: Annotated[
         list[str] | None,
         typer.Option(help=f"Ideal chip, any of {', '.join(TOPOLOGIES)}; can be repeated. Default: all of them."),
@@ -77,14 +91,29 @@ def hardware(
       annealfit hardware --filters 16 --kernel 5 --bits 1-3 --topology P16
 
       annealfit hardware --bits 1-3 --solver Advantage2_system1.json --reads 1000
+
+      annealfit hardware --layer 180x64 --bits 1,2
     """
+    if layer is not None:
+        if plot is not None:
+            raise InvalidInputError("--plot draws trainings; leave it out with --layer")
+        show_layer(
+            layer,
+            _numbers(bits or "1-3", "--bits"),
+            _devices(topology, defects, solver, seed),
+            reads=reads,
+            annealing_time=annealing_time,
+            seed=seed,
+            as_json=as_json,
+        )
+        return
     from annealfit.experiments.hardware_study import FilterSize, make_workloads
 
     size = None if filters is None else FilterSize(kernel, channels)
     workloads = make_workloads(
         _numbers(features, "--features") if size is None else [size.features],
         _numbers(classes, "--classes") if filters is None else [filters],
-        _numbers(bits, "--bits"),
+        _numbers(bits or "1-20", "--bits"),
         reads=reads,
         iterations=iterations,
         annealing_microseconds=annealing_time,

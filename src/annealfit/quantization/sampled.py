@@ -30,11 +30,14 @@ class Sampled:
         A dimod sampler is wrapped: `DimodSampler(it)`.
     rounds : int
         How often levels are sampled and scales fitted to them, at most: for a sampler that proves its answers.
+    settle : bool
+        Let descent follow every answer, as is usual after a quantum annealer, whose reads are noisy.
 
     """
 
     sampler: Sampler
     rounds: int = 1
+    settle: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.sampler, Sampler):
@@ -59,7 +62,7 @@ class Sampled:
             own = Rounding(found.numbers[open_outputs], found.scales[open_outputs])
             seeds = child_seeds(seed, turn, open_outputs).tolist()
             solved, bounds[open_outputs] = self._solve(part, own, seeds)
-            fitted = part.fitted(solved)
+            fitted = descend_from(part, solved) if self.settle else part.fitted(solved)
             numbers, scales = found.numbers.copy(), found.scales.copy()
             numbers[open_outputs], scales[open_outputs] = fitted.numbers, fitted.scales
             found = Rounding(numbers, scales)

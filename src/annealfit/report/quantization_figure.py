@@ -55,7 +55,7 @@ def draw_layer_errors(names: Sequence[str], errors: Sequence[Mapping[str, float]
 
 def names_on(axes: Any, names: Sequence[str]) -> range:
     """Name the places of the horizontal axis, slanted where they would touch."""
-    slanted = len(names) > 4 or max(map(len, names)) > 10
+    slanted = sum(map(len, names)) > 11 * len(names) or len(names) > 12
     angle = {"rotation": 30, "ha": "right"} if slanted else {}
     axes.set_xticks(range(len(names)), [shown_plainly(name) for name in names], **angle)
     return range(len(names))

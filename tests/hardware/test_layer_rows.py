@@ -1,0 +1,72 @@
+"""Rows of a layer on an annealer: what fits, what `annealfit hardware` says, and the mock QPU's answer."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from annealfit.cli import app
+from annealfit.errors import InvalidInputError
+from annealfit.experiments.layer_study import parse_layer, representative_row, row_workload, study_layer
+from annealfit.hardware.feasibility import published_device
+from annealfit.hardware.topologies import ideal_chip
+from annealfit.quantization import Sampled, layer_problems, quantize_layer
+from annealfit.samplers import MockQPU, QPUSampler
+
+
+def test_a_row_of_180_weights_fits_at_one_bit_and_not_at_two():
+    device = published_device(ideal_chip("P16"))
+    rows = list(study_layer([device], [row_workload(180, 64, bits, 100, None) for bits in (1, 2)]))
+    assert [row.embeds for row in rows] == [True, False]
+    assert rows[0].variables == 180
+    assert rows[0].cost.calls == 64  # one row at a time
+    assert "rows of at most 90 weights fit at 2 bits" in rows[1].remedy
+    assert 0 < rows[0].resolutions["layer"].share_below[0.015] < 1
+    longer = next(study_layer([device], [row_workload(181, 64, 1, 100, None)]))
+    assert not longer.embeds
+
+
+def test_rows_are_the_problems_of_the_layer():
+    generator = np.random.default_rng(0)
+    weights, inputs = generator.normal(size=(20, 3)), generator.normal(size=(50, 20))
+    assert {problem.n_variables for problem in layer_problems(weights, inputs, bits=1)} == {
+        row_workload(20, 3, 1, 1, None).variables
+    }
+    assert representative_row(30, 2).n_variables == 60
+
+
+def test_the_command_shows_it():
+    command = ["hardware", "--layer", "100x8", "--bits", "1,2", "--topology", "Z12"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "rows of up to 184 weights at 1 bit" in result.output
+    assert "200 variables do not embed" in result.output
+    found = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)
+    assert found["layer"] == [100, 8]
+    assert [row["embeds"] for row in found["rows"]] == [True, False]
+    assert found["rows"][0]["inputs"] == 100
+
+
+@pytest.mark.parametrize("text", ["180", "0x5", "axb", "5x", "-1x3"])
+def test_bad_layers(text):
+    with pytest.raises(InvalidInputError, match="as 180x64"):
+        parse_layer(text)
+
+
+def test_one_input_is_nothing_to_choose():
+    with pytest.raises(InvalidInputError, match="at least 2 inputs"):
+        row_workload(1, 5, 1, 10, None)
+
+
+def test_the_mock_qpu_quantises_long_rows():
+    # Independent inputs: few couplings, so that noise and broken chains leave something to be seen.
+    generator = np.random.default_rng(3)
+    inputs = generator.normal(size=(4000, 48))
+    weights = generator.normal(size=(48, 2))
+    device = QPUSampler(MockQPU("Z12", seed=1), num_reads=20, backoff_seconds=0.0)
+    plain, settled = (quantize_layer(weights, inputs, bits=1, method=Sampled(device, settle=s)) for s in (False, True))
+    assert plain.error <= plain.errors["descent"] * (1 + 1e-9)
+    assert plain.errors["QPUSampler"] < 0.9  # random levels have an error of more than 1
+    assert settled.errors["QPUSampler"] < plain.errors["QPUSampler"]
+    assert settled.errors["QPUSampler"] <= 1.1 * settled.errors["descent"]
