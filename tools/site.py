@@ -107,7 +107,16 @@ def build(target: Path) -> int:
         shutil.rmtree(target, ignore_errors=True)
         code = build_main(["-q", "-W", "--keep-going", "-b", "html", str(pages), str(target)])
     shutil.rmtree(target / ".doctrees", ignore_errors=True)
+    for page in target.rglob("*.html"):
+        mend_headings(page)
     return int(code)
+
+
+def mend_headings(page: Path) -> None:
+    """Give the captions of the navigation the level that their role as a heading asks for; Sphinx does not."""
+    text = page.read_text(encoding="utf-8")
+    caption = '<p class="caption" role="heading"'
+    page.write_text(text.replace(f"{caption}>", f'{caption} aria-level="2">'), encoding="utf-8")
 
 
 if __name__ == "__main__":

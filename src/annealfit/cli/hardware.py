@@ -167,7 +167,9 @@ def _print_tables(
     for rows_of_ranges in _by_ranges(devices, rows):
         chips = ", ".join(dict.fromkeys(row.chip for row in rows_of_ranges))
         console.print(plain(f"Couplings of digits' problems, scaled to the ranges of {chips}"), soft_wrap=True)
-        print_table(coefficient_table(rows_of_ranges))
+        coefficients = coefficient_table(rows_of_ranges)
+        names = [str(column.header) for column in coefficients.columns]
+        print_table(coefficients, keys=names.index("couplings"))
         console.print()
 
 

@@ -43,7 +43,7 @@ def _comparison_table(run: TrainingRun) -> Table:
     counts = f"{len(run.dataset.y_train)} training, {len(run.dataset.y_test)} test {kind}"
     table = make_table(plain(f"{run.dataset.name}: {counts}"))
     table.add_column("method", no_wrap=True)
-    for heading in ("train %", "test %", "prec. %", "recall %", "F1 %", "κ", "MCC", "loss", "sec."):
+    for heading in ("train\n%", "test\n%", "prec.\n%", "recall\n%", "F1\n%", "κ", "MCC", "loss", "sec."):
         table.add_column(heading, justify="right")
     for record in run.records:
         *percents, kappa, mcc = (record.train["accuracy"], *record.test.values())
