@@ -118,7 +118,8 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Train on X and N labels of any type; at least two classes.
 
-        X are features of shape (N, d), dense or sparse; for a network of convolutions, images. `sample_weight` (N,)
+        X are features of shape (N, d), dense or sparse, or a table that need not fit into memory: a memory-mapped or
+        HDF5 array, a Dask array (docs/large.md); for a network of convolutions, images. `sample_weight` (N,)
         says how much each row counts: whole numbers are repetitions, zero is absence. `validation_data` is a tuple
         (X, y) on which every iteration is measured.
 

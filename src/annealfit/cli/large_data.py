@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +133,8 @@ def _images(asked: Asked, sizes: dict[str, Any], folder: Path, *, on_disk: bool)
             soft_wrap=True,
         )
         return annealfit.experiments.Prepared.on_disk(images, features, folder)
-    return annealfit.experiments.Prepared.of(asked.images(), features)
+    in_memory = replace(images, X_train=images.X_train[:], X_test=images.X_test[:])
+    return annealfit.experiments.Prepared.of(in_memory, features)
 
 
 def _bytes_of_features(images: Dataset, features: annealfit.RandomConvFeatures) -> int:

@@ -8,6 +8,7 @@ Parquet, a file or a folder of files                   one column of labels, all
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,21 @@ def is_feature_table(path: Path) -> bool:
     if path.is_dir():
         return any(path.glob("*.parquet"))
     if path.suffix.lower() == ".npz" and path.is_file():
-        try:
-            with np.load(path, allow_pickle=False, mmap_mode="r") as file:
-                first = next((name for name in ("X", "X_train") if name in file.files), None)
-                return first is not None and file[first].ndim == 2
-        except Exception:  # whatever is wrong with it, reading it as images says it
-            return False
+        return _dimensions_in_npz(path) == 2
     return path.suffix.lower() in (".npy", ".parquet")
+
+
+def _dimensions_in_npz(path: Path) -> int | None:
+    """Of X or X_train, from the header alone; None where there is none, and whatever is wrong reading it says."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = next(name for name in ("X.npy", "X_train.npy") if name in archive.namelist())
+            with archive.open(name) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                return len(read(file)[0])
+    except (StopIteration, zipfile.BadZipFile, ValueError, OSError, EOFError):
+        return None
 
 
 def load_table(

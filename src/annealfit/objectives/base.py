@@ -19,10 +19,23 @@ class Span(Protocol):
     directions: NDArray[np.float64]  # (m, blocks, parameters of a block)
 
     def bends(self) -> NDArray[np.float64]:
-        """The second derivatives of the loss in the multiples, (m·blocks, m·blocks)."""
+        """The second derivatives of the loss in the multiples, (m·blocks, m·blocks).
+
+        Where there are very many blocks, groups of neighbours may share their multiples: (m·groups, m·groups), the
+        groups as `group_starts` makes them.
+        """
 
     def at(self, multiples: NDArray[np.float64]) -> Point:
         """The point that these multiples lead to."""
+
+
+def group_starts(blocks: int, groups: int) -> NDArray[np.intp]:
+    """The first block of each of so many groups of neighbours, as equal as can be.
+
+    >>> group_starts(5, 2).tolist(), group_starts(3, 3).tolist()
+    ([0, 2], [0, 1, 2])
+    """
+    return np.arange(groups) * blocks // groups
 
 
 class Point(Protocol):

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import entr
 
 from annealfit.arrays import Array
+from annealfit.objectives.links import MOST_GROUPS
 from annealfit.rows import Chunk
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _BALANCING_STEPS = 100
 _BALANCED = 1e-8  # share of the rows that may be left to mixing
-_BALANCING_PASSES = 4  # the same steps where each is a pass over rows that are not kept: what is left is mixed
+_BALANCING_PASSES = 4  # the same where each is a pass over rows that are not kept, or of very many classes
 
 
 def loss_lower_bound(point: HeadPoint) -> float:
@@ -61,7 +62,8 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
     """
     tilt, short_of = np.ones(len(wanted)), np.inf
     distributions = point.distributions
-    steps = _BALANCING_STEPS if point.head.rows.keeps_chunks else _BALANCING_PASSES
+    is_dear = not point.head.rows.keeps_chunks or len(wanted) > MOST_GROUPS
+    steps = _BALANCING_PASSES if is_dear else _BALANCING_STEPS
     for step in range(steps + 1):
 
         def term(chunk: Chunk) -> tuple[Array, Array]:

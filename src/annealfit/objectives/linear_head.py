@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from annealfit.arrays import Array
 from annealfit.errors import InvalidInputError
 from annealfit.memory import free_memory
-from annealfit.objectives.base import Span
+from annealfit.objectives.base import Span, group_starts
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.objectives.links import link_of
 from annealfit.rows import Chunk, Rows, rows_of
@@ -128,12 +128,13 @@ class LinearHead:
         return HeadPoint(self, weights, outputs)
 
     def with_penalty(self, bends: Array, directions: Array) -> Array:
-        """Bends (m·outputs, m·outputs) along directions (m, outputs, D), and those of the penalty; overwrites bends."""
-        count, outputs, _ = directions.shape
+        """Bends along directions (m, outputs, D), of outputs or of groups, with the penalty's; overwrites bends."""
+        count, groups = len(directions), self.link.groups
         by_output = directions.transpose(1, 0, 2)
         penalty = (by_output * self.ridge) @ by_output.transpose(0, 2, 1)
-        own = np.arange(outputs)
-        bends.reshape(count, outputs, count, outputs)[:, own, :, own] += penalty
+        own = np.arange(groups)
+        penalties = np.add.reduceat(penalty, group_starts(self.n_outputs, groups), axis=0)
+        bends.reshape(count, groups, count, groups)[:, own, :, own] += penalties
         return bends
 
 

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from annealfit.arrays import Array
+from annealfit.objectives.base import group_starts
 
+MOST_GROUPS = 128  # of outputs with a multiple of their own: the work beyond grows with the square of their number
 Weighted = Callable[[Array], Array]  # multiplies values (…, n) by their rows' weights
 
 
@@ -42,8 +44,13 @@ class Link(Protocol):
     def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
         """The second derivatives, summed over rows, in the multiples of changes (m, outputs, n) of the outputs.
 
-        Shape (m·outputs, m·outputs): each of the m changes of each output has a multiple of its own.
+        Shape (m·groups, m·groups): each of the m changes of each output, or group of outputs, has a multiple of its
+        own.
         """
+
+    @property
+    def groups(self) -> int:
+        """Groups of outputs that share multiples; as many as outputs, unless these are very many."""
 
     def roots(self, probabilities: Array) -> Array:
         """`R` with `RᵀR` the Hessian of each row's loss in its outputs, shape (n, outputs, outputs)."""
@@ -107,13 +114,22 @@ class Softmax:
 
     def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
         """The covariances of the outputs' changes under each row's probabilities."""
-        count, outputs, rows = changes.shape
+        count, groups, rows = len(changes), self.groups, changes.shape[2]
         shares = probabilities * changes
-        weighed = weighted(shares)
-        found = -(weighed.reshape(-1, rows) @ shares.reshape(-1, rows).T).reshape(count, outputs, count, outputs)
-        own = np.arange(outputs)
-        found[:, own, :, own] += np.einsum("acn,bcn->cab", weighed, changes)
-        return found.reshape(count * outputs, count * outputs)
+        squares = np.einsum("acn,bcn->cab", weighted(shares), changes)
+        if groups < self.n_outputs:  # so that the work grows with the outputs, not with their square
+            starts = group_starts(self.n_outputs, groups)
+            shares, squares = np.add.reduceat(shares, starts, axis=1), np.add.reduceat(squares, starts, axis=0)
+        products = weighted(shares).reshape(-1, rows) @ shares.reshape(-1, rows).T
+        found = -products.reshape(count, groups, count, groups)
+        own = np.arange(groups)
+        found[:, own, :, own] += squares
+        return found.reshape(count * groups, count * groups)
+
+    @property
+    def groups(self) -> int:
+        """At most `MOST_GROUPS`."""
+        return min(self.n_outputs, MOST_GROUPS)
 
     def roots(self, probabilities: Array) -> Array:
         """`√π_c (e_c − π)`: with `v = √π`, a unit vector, `diag π − ππᵀ` is the square of `(I − vvᵀ) diag v`."""
@@ -158,6 +174,11 @@ class Logistic:
         """`π(1 − π)` times the products of the changes."""
         flat = changes[:, 0]
         return (flat * weighted(probabilities * (1 - probabilities))) @ flat.T
+
+    @property
+    def groups(self) -> int:
+        """The one."""
+        return 1
 
     def roots(self, probabilities: Array) -> Array:
         """`√(π(1 − π))`."""

@@ -94,6 +94,7 @@ class Rows(ABC):
     # Whether what is worked out for a chunk may be kept until the next pass. Where not, a point is worked out in as
     # few passes as can be, by terms that know no more than the weights.
     keeps_chunks: bool = True
+    is_checked: bool = False  # whether sizes and labels were looked at when the rows were made
 
     @property
     def classes(self) -> NDArray[Any]:

@@ -54,11 +54,12 @@ def current_client() -> Any:
 class DaskRows(Rows):
     """Features (N, d), labels (N,) and perhaps weights (N,), as Dask arrays or, the last two, in memory.
 
-    `factors` (C,), one per class, multiply the weights. Labels become positions in `classes`, which are found if they
-    are not given. Results depend on the chunks in the last bits, and on nothing else.
+    Labels become positions in `classes`, which are found if they are not given. Results depend on the chunks in the
+    last bits, and on nothing else.
     """
 
     keeps_chunks = False
+    is_checked = True
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from annealfit.arrays import Array
 from annealfit.objectives import Point
-from annealfit.objectives.base import Span
+from annealfit.objectives.base import Span, group_starts
 
 Multiple = float | Array  # one for all blocks, or one for each (blocks,)
 
@@ -49,9 +49,10 @@ class Proposal:
 
         0 where the loss does not fall; 1, the surrogate's own step, where it bends down and has no least.
         """
-        span, blocks = self._span(accepted), len(self.point.gradients)
+        span = self._span(accepted)
+        bends, count = span.bends(), len(span.directions)
         slope = float((self.point.gradients * span.directions[0]).sum())
-        bend = float(span.bends()[:blocks, :blocks].sum())
+        bend = float(bends[: len(bends) // count, : len(bends) // count].sum())
         if slope >= 0:
             return 0.0
         return -slope / bend if bend > 0 else 1.0
@@ -60,7 +61,10 @@ class Proposal:
         """The same with a multiple for each block (blocks,), of its update and of its previous step."""
         span = self._span(accepted)
         slopes = (self.point.gradients * span.directions).sum(axis=2)
-        found = _least(span.bends(), slopes.ravel()).reshape(slopes.shape)
+        bends, (count, blocks) = span.bends(), slopes.shape
+        starts = group_starts(blocks, len(bends) // count)
+        by_group = _least(bends, np.add.reduceat(slopes, starts, axis=1).ravel()).reshape(count, -1)
+        found = np.repeat(by_group, np.diff(np.append(starts, blocks)), axis=1)
         return found[0], found[1] if len(found) > 1 else np.zeros_like(found[0])
 
     def _moved(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple) -> Point:

@@ -1,0 +1,44 @@
+"""Very many classes: neighbours share the multiples of a line search, so that work grows with their number alone."""
+
+import numpy as np
+import pytest
+
+from annealfit import AnnealedClassifier
+from annealfit.objectives import LinearHead, links
+from annealfit.objectives.base import group_starts
+from annealfit.rows import ChunkedRows
+
+
+def table(n_rows, n_features, n_classes):
+    generator = np.random.default_rng(0)
+    y = np.arange(n_rows) % n_classes
+    return generator.standard_normal((n_rows, n_features)) + generator.standard_normal((n_classes, n_features))[y], y
+
+
+@pytest.mark.parametrize("passing", [False, True])
+def test_bends_of_groups_are_sums_of_those_of_their_blocks(passing, monkeypatch):
+    X, y = table(200, 4, 7)
+    weights = np.random.default_rng(1).random(200)
+    head = LinearHead.of_arrays(X, y, 7, 0.1, weights)
+    if passing:
+        head = LinearHead(ChunkedRows(X, y, 7, weights, chunk_rows=60), 0.1)
+    generator = np.random.default_rng(2)
+    before, now = generator.standard_normal((2, 5, 7))
+    updates = generator.standard_normal((7, 5))
+    every = head.at(now).span(updates, head.at(before)).bends()
+    monkeypatch.setattr(links, "MOST_GROUPS", 3)
+    grouped = head.at(now).span(updates, head.at(before)).bends()
+    members = np.zeros((7, 3))
+    for group, (first, last) in enumerate(zip(group_starts(7, 3), [*group_starts(7, 3)[1:], 7], strict=True)):
+        members[first:last, group] = 1
+    sums = np.kron(np.eye(2), members)
+    np.testing.assert_allclose(grouped, sums.T @ every @ sums, rtol=1e-10)
+
+
+def test_a_training_with_shared_multiples_reaches_the_optimum_too(monkeypatch):
+    X, y = table(600, 5, 9)
+    monkeypatch.setattr(links, "MOST_GROUPS", 2)
+    clf = AnnealedClassifier(regularization=1e-2, random_state=0).fit(X, y)
+    assert clf.stop_reason_ == "tolerance"  # which is certified
+    losses = [row["loss"] for row in clf.history_]
+    assert all(np.diff(losses) <= 0)
