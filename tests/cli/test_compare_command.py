@@ -251,7 +251,7 @@ def test_a_failing_sampler_is_a_row_and_not_the_end(monkeypatch):
     lines = result.stdout.splitlines()
     assert sum(bool(re.match(r"tabu +failed$", line.rstrip())) for line in lines) == 3
     assert lines.count("tabu failed: out of order [17]") == 1
-    assert sum(line.startswith("rounded") for line in lines) == 3
+    assert sum(line.startswith("rounded ") for line in lines) == 3
     assert re.search(r"most often with rounded|no read succeeds", result.stdout)
 
 

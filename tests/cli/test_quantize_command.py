@@ -35,7 +35,7 @@ def test_a_network_and_its_integers_are_written(folder):
     output, picture = folder / "small.onnx", folder / "errors.png"
     result = quantize(folder, "--bits", "1", "-o", str(output), "--plot", str(picture))
     assert result.exit_code == 0, result.output
-    for word in ("first", "MatMul", "12×16", "second", "Gemm", "gptq search", "annealed", "times smaller", "Written"):
+    for word in ("first", "MatMul", "12×16", "second", "Gemm", "gptq", "annealed", "times smaller", "Written"):
         assert word in result.output
     small = onnx.load(output)
     packed, stored = read_packed_weights(folder / "small.safetensors"), constants_of(small)

@@ -58,8 +58,8 @@ def test_a_table_of_any_kind_gives_the_same_model_which_takes_rows(train, argume
     model = AnnealedClassifier.load("run/model.safetensors")
     assert model.score(ROWS, LABELS if "labels.npy" in arguments else NAMES[LABELS]) > 0.8
     assert found["test"]["accuracy"] > 0.75
-    expected = 0.3616519555  # that of all four: the same split of the same rows
-    assert found["loss"] == pytest.approx(expected, rel=1e-6)  # in single precision, or in double
+    optimum = 0.361645  # of all four: the same split of the same rows
+    assert found["loss"] == pytest.approx(optimum, rel=1e-4)  # which eight iterations reach, in single precision too
 
 
 def test_scaling_moves_into_the_weights(train):

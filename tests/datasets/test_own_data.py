@@ -117,7 +117,7 @@ def test_damaged_npz(npz):
 def test_other_files_and_paths(tmp_path):
     with pytest.raises(MissingDataError, match="there is no folder"):
         load_dataset(tmp_path / "nowhere")
-    with pytest.raises(MissingDataError, match="there is no folder"):
+    with pytest.raises(MissingDataError, match=r"there is no file nowhere\.npz"):
         load_dataset("nowhere.npz")
     (tmp_path / "table.csv").touch()
     with pytest.raises(InvalidInputError, match="neither a folder"):

@@ -80,5 +80,7 @@ def test_a_record_says_what_the_tables_need(tmp_path):
     assert record.sample_images.shape == (10, 8, 8)
     assert record.sample_labels.tolist() == list(range(10))
     np.testing.assert_allclose(record.sample_probabilities.sum(axis=1), 1, rtol=1e-12)
-    assert len(record.history["loss"]) == 10
+    assert (
+        len(record.history["loss"]) == len(record.history["accuracy"]) <= 10
+    )  # fewer where it was certified to be done
     assert record.class_names == tuple("0123456789")

@@ -11,9 +11,9 @@ from sklearn.model_selection import cross_val_score
 from annealfit import AnnealedClassifier
 from annealfit.errors import BudgetExhaustedError, SamplerError
 from annealfit.objectives import LinearHead
+from annealfit.persistence import read_tensors
 from annealfit.samplers import ExactSolver, Sampler, Samples
 from annealfit.training import Checkpoint, loop
-from annealfit.training.checkpoint import stored_settings
 
 
 class Scripted(Sampler):
@@ -211,7 +211,8 @@ def test_bits_that_are_none_are_refused_and_the_checkpoint_stays_good(blobs, tmp
     path = tmp_path / "training.safetensors"
     with pytest.raises(SamplerError, match="bits other than 0 and 1"):
         AnnealedClassifier(bits=1, sampler=Scripted(answer), checkpoint=path, random_state=0).fit(*blobs)
-    state, history = Checkpoint(path, 1, stored_settings(path)).load()
+    settings = read_tensors(path, "training checkpoint")[1]["settings"].value
+    state, history = Checkpoint(path, 1, settings).load()
     assert len(history) == state.iteration == 3
     assert np.isfinite(state.weights).all()
 

@@ -39,8 +39,10 @@ def test_always_takes_everything():
     assert ACCEPTANCES["always"](proposal([1.0, -1.0], {})).accepted.tolist() == [True, True]
 
 
-def test_descent_takes_what_promises_descent_without_a_look_at_the_loss():
-    assert ACCEPTANCES["descent"](proposal([1.0, -1.0, 0.0], {})).accepted.tolist() == [False, True, False]
+def test_descent_takes_what_promises_descent_unless_the_loss_rises_all_the_same():
+    energies = [1.0, -1.0, 0.0]
+    assert ACCEPTANCES["descent"](proposal(energies, {1.0: 0.9})).accepted.tolist() == [False, True, False]
+    assert not ACCEPTANCES["descent"](proposal(energies, {1.0: 1.1})).accepted.any()
 
 
 def test_line_search_takes_the_newton_multiple_if_the_loss_falls():

@@ -98,7 +98,7 @@ def summarise_comparison(comparison: Comparison) -> str:
 
 
 def _least(values: dict[str, float]) -> str:
-    *others, last = (name for name, value in values.items() if value == min(values.values()))
+    *others, last = [name for name, value in values.items() if value == min(values.values())] or values
     return f"{', '.join(others)} and {last}" if others else last
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from annealfit.rows.base import Chunk, Rows
@@ -27,7 +26,9 @@ class InMemoryRows(Rows):
         n_classes: int,
         weights: NDArray[np.float64] | None = None,
     ) -> None:
-        kind = SparseChunk if scipy.sparse.issparse(features) else DenseChunk
+        from scipy.sparse import issparse  # here: what only names rows does not wait for SciPy
+
+        kind = SparseChunk if issparse(features) else DenseChunk
         self._chunk = kind(features, labels, weights)
         self._features = features
         self._samples: dict[int, Rows] = {}
@@ -102,7 +103,9 @@ class SparseChunk(Chunk):
     """Rows of a SciPy sparse array, which stays sparse; the column of ones is never written down."""
 
     def __init__(self, features: Any, labels: NDArray[np.intp], weights: NDArray[np.float64] | None = None) -> None:
-        self._features = scipy.sparse.csr_array(features)
+        from scipy.sparse import csr_array
+
+        self._features = csr_array(features)
         self._transposed = self._features.T.tocsr()
         self.labels, self.weights = labels, weights
 

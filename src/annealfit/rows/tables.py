@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from annealfit.errors import InvalidInputError
@@ -31,7 +30,9 @@ def is_out_of_core(table: Any) -> bool:
     """
     if isinstance(table, np.ndarray):
         return _is_mapped(table)
-    if scipy.sparse.issparse(table) or any(hasattr(table, name) for name in _IN_MEMORY_KINDS):
+    from scipy.sparse import issparse  # here: what only names rows does not wait for SciPy
+
+    if issparse(table) or any(hasattr(table, name) for name in _IN_MEMORY_KINDS):
         return False
     return all(hasattr(table, name) for name in ("shape", "dtype", "__getitem__"))
 
