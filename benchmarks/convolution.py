@@ -49,8 +49,18 @@ NETWORKS = {
     ),
     "cifar10-16": (
         {"name": "cifar10", "color": True},
-        {"n_filters": 16, "kernel_size": 5, "pool_size": 4, "regularization": 1e-4, "standardize": "pixels"},
+        {"n_filters": 16, "kernel_size": 5, "pool_size": 4, "regularization": 1e-3, "standardize": "pixels"},
         [(8, {})],
+    ),
+    "cifar10-16-32": (
+        {"name": "cifar10", "color": True},
+        {"n_filters": (16, 32), "kernel_size": (5, 3), "pool_size": 2, "regularization": 1e-3, "standardize": "pixels"},
+        [(4, {})],
+    ),
+    "kmnist-16-32": (
+        {"name": "kmnist"},
+        {"n_filters": (16, 32), "kernel_size": (5, 3), "pool_size": 2, "regularization": 1e-4},
+        [(5, {})],
     ),
 }
 

@@ -23,7 +23,7 @@ from annealfit.training.history import HistoryRow
 SGD_RATE = 0.3
 
 
-# Of 0.003, 0.01, 0.02 and 0.03 the one that ends lowest on digits: `python -m benchmarks.convolution choices`.
+# On digits 0.02 and 0.03 end about equally low, 0.003 and 0.01 higher: docs/convolution.md.
 ADAM_RATE = 0.02
 _MEANS = (0.9, 0.999)  # how much of their past Adam's means of gradients and of their squares keep
 _IMAGES_AT_ONCE = 64  # a unit of work of a thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from annealfit.training.outcome import Outcome
 
-# How others do: `python -m benchmarks.convolution choices`.
+# How others do: docs/convolution.md.
 FIRST_DAMPING = 0.1
 RELIEF, CAUTION = 0.8, 4.0
 LEAST, MOST = 1e-3, 1e3
