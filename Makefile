@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help demo test coverage bench lint docs gallery house clean
+.PHONY: help demo test coverage bench lint docs gallery house torture lowest audit clean
 
 help:
 	@echo "make demo   train on the bundled digits, print the comparison, leave plots below runs/"
@@ -14,6 +14,9 @@ help:
 	@echo "make lint   ruff, type checker, import rules (the pre-commit set)"
 	@echo "make docs   build the documentation site in build/site, and check it"
 	@echo "make house  rooms, who uses whom, the longest files and functions"
+	@echo "make torture  attack files, processes, samplers, numbers; write the table of docs/trust.md"
+	@echo "make lowest   run the tests with the lowest versions that pyproject.toml allows"
+	@echo "make audit    look up known vulnerabilities of the pinned dependencies, where there is a network"
 	@echo "make clean  remove the virtual environment and caches"
 
 $(BIN)/python:
@@ -52,6 +55,15 @@ gallery: $(VENV)/.dev
 
 house:
 	$(PYTHON) tools/house.py
+
+torture: $(VENV)/.dev
+	$(BIN)/python -W ignore tests/torture --write
+
+lowest: $(BIN)/python
+	$(BIN)/python tools/lowest_versions.py
+
+audit: $(VENV)/.dev
+	$(BIN)/python tools/audit.py
 
 clean:
 	rm -rf $(VENV) .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

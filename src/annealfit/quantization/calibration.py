@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.array_files import read_arrays
 from annealfit.errors import FileFormatError, InvalidInputError
 from annealfit.quantization.onnx_graph import OnnxGraph, onnx_module
 
@@ -90,8 +91,9 @@ def _read(path: str | os.PathLike[str]) -> NDArray[Any] | dict[str, NDArray[Any]
     try:
         if Path(path).suffix.lower() == ".npy":
             return np.load(name, mmap_mode="r", allow_pickle=False)
-        with np.load(name, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
+        return dict(read_arrays(path))
+    except FileFormatError:
+        raise
     except (ValueError, EOFError, KeyError) as error:
         raise FileFormatError(f"{name} is not a file of plain NumPy arrays ({error})") from error
 

@@ -1,0 +1,185 @@
+"""The campaign in short: some attacks of every kind, and the rows of the table stay at zero where they have to."""
+
+import os
+import threading
+from pathlib import Path
+
+import data_attacks
+import file_attacks
+import number_attacks
+import numpy as np
+import pytest
+import sampler_attacks
+from sklearn.datasets import load_iris
+
+from annealfit import AnnealedClassifier, export
+from annealfit.datasets.images import read_image
+from annealfit.encoding import Encoding
+from annealfit.errors import FileFormatError, InvalidInputError
+from annealfit.experiments.records import Store
+from annealfit.experiments.spec import RunSpec
+from annealfit.locks import part_file, remove_leftovers, working_in
+from annealfit.persistence import FORMAT_VERSION, read_tensors, replacing, write_tensors
+from annealfit.problem import QuadraticProblem
+from annealfit.samplers import MockQPU, QPUSampler
+
+
+def check(tally):
+    assert tally.is_clean, "\n".join(tally.examples)
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory):
+    return file_attacks.targets(tmp_path_factory.mktemp("files"))
+
+
+def test_damaged_bytes_are_noticed(targets):
+    others = [target.path.read_bytes() for target in targets]
+    for target in targets:
+        check(file_attacks.attack_bytes(target, 40, 1, others))
+
+
+def test_no_bit_changes_unnoticed(targets):
+    for target in targets:
+        check(file_attacks.attack_bits(target, step=8 * target.path.stat().st_size // 60))
+
+
+def test_other_values_are_refused_or_usable(targets):
+    for target in targets:
+        if target.kind is not None:
+            check(file_attacks.attack_fields(target, 40, 1))
+
+
+def test_samplers_that_lie():
+    check(sampler_attacks.attack_training(1, len(sampler_attacks.LIES)))
+
+
+def test_every_paid_call_is_in_the_history():
+    check(sampler_attacks.attack_device(1, 3))
+
+
+def test_bounds_and_trainings_at_the_edges():
+    check(number_attacks.attack_bounds(1, 20))
+    check(number_attacks.attack_trainings(1, 0.01))
+
+
+def test_hostile_texts(tmp_path):
+    check(data_attacks.attack_texts(tmp_path, 1, 9))
+
+
+def test_damaged_things_that_users_bring(tmp_path):
+    for tally in data_attacks.attack_inputs(tmp_path, 30, 1):
+        check(tally)
+
+
+def test_errors_name_the_file_and_the_field(targets, tmp_path):
+    model = targets[0]
+    tensors, manifest = read_tensors(model.path, "classifier")
+    write_tensors(tmp_path / "bad", "classifier", tensors.tensors, {**manifest.value, "n_iter": -1})
+    with pytest.raises(FileFormatError, match=r"bad: its field n_iter is -1; expected a whole number of at least 0"):
+        AnnealedClassifier.load(tmp_path / "bad")
+    write_tensors(tmp_path / "nan", "classifier", {**tensors.tensors, "coef": np.full((3, 4), np.nan)}, manifest.value)
+    with pytest.raises(FileFormatError, match=r"nan: its tensor coef holds NaN"):
+        AnnealedClassifier.load(tmp_path / "nan")
+
+
+def test_a_file_of_a_later_version_is_refused(targets, tmp_path, monkeypatch):
+    tensors, manifest = read_tensors(targets[0].path, "classifier")
+    monkeypatch.setattr("annealfit.persistence.FORMAT_VERSION", FORMAT_VERSION + 1)
+    write_tensors(tmp_path / "later", "classifier", tensors.tensors, manifest.value)
+    with pytest.raises(FileFormatError, match="update annealfit"):
+        AnnealedClassifier.load(tmp_path / "later")
+
+
+def test_a_record_under_another_name_is_not_taken_for_it(targets, tmp_path):
+    record = next(target for target in targets if target.name == "record")
+    other = RunSpec("digits", "qubo", 43, "matched", 5, max_iter=3)
+    store = Store(tmp_path)
+    store.path(other).parent.mkdir()
+    store.path(other).write_bytes(record.path.read_bytes())
+    assert not store.is_done(other)
+    with pytest.warns(UserWarning, match="the record of another run"):
+        assert store.records() == []
+
+
+def test_no_name_of_a_data_set_leads_out_of_the_folder(tmp_path):
+    path = Store(tmp_path).path(RunSpec("../../outside/" + "x" * 300, "optimum", 1))
+    assert path.parent == tmp_path / "records"
+    assert len(path.name) < 200
+
+
+def test_one_process_per_folder(tmp_path):
+    in_use = pytest.raises(InvalidInputError, match=rf"in use by process {os.getpid()}")
+    with working_in(tmp_path), in_use, working_in(tmp_path):
+        pass
+    with working_in(tmp_path):  # and again
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_files_without_an_owner_are_leftovers(tmp_path):
+    (tmp_path / ".left.0123.part").write_text("half")
+    with part_file(tmp_path / "mine") as (_, mine):
+        assert remove_leftovers(tmp_path) == [tmp_path / ".left.0123.part"]
+        assert mine.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_new_files_have_the_usual_permissions_and_old_ones_theirs(tmp_path):
+    umask = os.umask(0o027)
+    try:
+        with replacing(tmp_path / "new") as file:
+            file.write(b"1")
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+        (tmp_path / "new").chmod(0o600)
+        with replacing(tmp_path / "new") as file:
+            file.write(b"2")
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(umask)
+
+
+def test_pipes_and_devices_are_written_to_and_links_followed(tmp_path):
+    problem = QuadraticProblem(np.eye(2), np.ones(2), Encoding(bits=1, range=0.5))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InvalidInputError, match="nobody reads"):
+        export.write(problem, pipe, format="coo")
+    received = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
+    reader.start()
+    while not received:  # the reader opens it in its own time
+        try:
+            export.write(problem, pipe, format="coo")
+            break
+        except InvalidInputError:
+            continue
+    reader.join()
+    assert received[0].startswith(b"# vartype=BINARY")
+    assert pipe.is_fifo()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    export.write(problem, tmp_path / "link", format="coo")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").is_file()
+    with pytest.raises(FileFormatError, match="pipe or a device"):
+        read_image(pipe)
+
+
+def test_a_budget_survives_a_resume(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    options = {"bits": 1, "random_state": 0, "tol": 0.0, "checkpoint": tmp_path / "checkpoint.safetensors"}
+
+    def sampler():
+        return QPUSampler(MockQPU("Z12", seed=1), num_reads=5, max_access_seconds=10.0)
+
+    first = AnnealedClassifier(max_iter=2, sampler=sampler(), **options).fit(X, y)
+    spent = sum(row["access_seconds"] for row in first.history_)
+    again = sampler()
+    AnnealedClassifier(max_iter=2, sampler=again, resume=True, **options).fit(X, y)
+    assert again.access_seconds == spent > 0
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "bomb.npz", X=np.zeros((1000, 128, 128)), y=np.zeros(1000, int))
+    with pytest.raises(FileFormatError, match="unpacks from"):
+        data_attacks.read_own(Path(tmp_path / "bomb.npz"))
