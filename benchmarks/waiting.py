@@ -11,8 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.timing import print_table
-
 TRIES = 3
 COMMANDS = {
     "annealfit --help": ["-m", "annealfit", "--help"],
@@ -34,16 +32,14 @@ def processor_seconds(source: Path, arguments: list[str]) -> float:
 
 def main() -> None:
     sources = [Path(__file__).parent.parent / "src", *(Path(argument).resolve() for argument in sys.argv[1:2])]
-    rows = []
+    print("Processor seconds, the least of three tries: here" + ", there, there ÷ here" * (len(sources) > 1))
     for name, arguments in COMMANDS.items():
         for source in sources:
             processor_seconds(source, arguments)  # compiled files and caches
         tries = [[processor_seconds(source, arguments) for source in sources] for _ in range(TRIES)]
         least = [min(column) for column in zip(*tries, strict=True)]
         ratio = [f"{least[1] / least[0]:.1f}"] if len(least) > 1 else []
-        rows.append([name, *(f"{seconds:.2f}" for seconds in least), *ratio])
-    headings = ["", "here", *(["there", "there ÷ here"] if len(sources) > 1 else [])]
-    print_table("Processor seconds, the least of three tries", headings, rows)
+        print(f"{name:25}", *(f"{seconds:.2f}" for seconds in least), *ratio, flush=True)
 
 
 if __name__ == "__main__":
