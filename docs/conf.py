@@ -79,13 +79,28 @@ def _plain(line: str) -> str:
     return "".join(f"``{part}``" if place % 2 else _SPECIAL.sub(r"\\\1", part) for place, part in enumerate(parts))
 
 
+def _columns_kept(lines: list[str]) -> list[str]:
+    """The lines, with paragraphs that are set in columns shown as they are."""
+    kept: list[str] = []
+    for paragraph in "\n".join(lines).split("\n\n"):
+        in_columns = any(re.search(r"\S {3,}\S|^ ", line) for line in paragraph.split("\n"))
+        if in_columns and not paragraph.lstrip().startswith(">>>"):
+            kept += ["::", "", *(f"    {line}" for line in paragraph.split("\n")), ""]
+        else:
+            kept += [*paragraph.split("\n"), ""]
+    return kept
+
+
 def read_docstring(app: object, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Docstrings are plain text with `code` in it; Sphinx would read them as reStructuredText."""
+    if what == "module":
+        lines[:] = _columns_kept(lines)
     in_doctest = False
     for place, line in enumerate(lines):
         in_doctest = line.lstrip().startswith(">>>") or (in_doctest and bool(line.strip()))
         # A line of a parameter, `name : type`, is napoleon's to read; a literal asterisk in it would be markup too.
-        if not in_doctest and not re.fullmatch(r"\s*[-=]+\s*", line):
+        as_it_is = in_doctest or (what == "module" and line.startswith("    "))
+        if not as_it_is and not re.fullmatch(r"\s*[-=]+\s*", line):
             lines[place] = _plain(line)
 
 

@@ -17,7 +17,7 @@ SPEC = importlib.util.spec_from_file_location("site_builder", ROOT / "tools" / "
 site_builder = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(site_builder)
 
-PAGES = ("index.html", "tutorial.html", "samplers.html", "gallery.html", "api/annealfit.classifier.html")
+PAGES = ("index.html", "tutorial.html", "samplers.html", "gallery.html", "api/annealfit.problem.html")
 
 
 @pytest.fixture(scope="module")
