@@ -110,6 +110,7 @@ def _read_bqm(content: bytes) -> Dense:
     if BQM_DIGEST in header and header[BQM_DIGEST] != digest_of_bqm(header, content[start + length :]):
         raise ValueError("it does not match its digest")
     _check_shape(header.get("shape"))
+    _check_neighbours(header, content[start + length :])
     bqm = dimod.BinaryQuadraticModel.from_file(content)
     bqm.change_vartype("BINARY", inplace=True)
     vectors = bqm.to_numpy_vectors(variable_order=sorted(bqm.variables))
@@ -121,6 +122,26 @@ def _check_shape(shape: Any) -> None:
         raise ValueError(f"its shape is {shape!r}")
     if shape[0] > MAX_DENSE_VARIABLES:
         raise ValueError(f"it has {shape[0]} variables, and {MAX_DENSE_VARIABLES} are the most")
+
+
+def _check_neighbours(header: dict[str, Any], rest: bytes) -> None:
+    """Raise where a variable is coupled to one that is not there: dimod does not look, and the process would end."""
+    size, couplings = header["shape"]
+    whole = ("int32", "int64")
+    if header["dtype"] not in ("float32", "float64") or header["itype"] not in whole or header["ntype"] not in whole:
+        raise ValueError("its numbers have unusual types")
+    value = np.dtype(header["dtype"])
+    of_variables = np.dtype([("first", header["ntype"]), ("bias", value)])
+    of_couplings = np.dtype([("other", header["itype"]), ("bias", value)])
+    ends = value.itemsize + size * of_variables.itemsize
+    if len(rest) < ends + 2 * couplings * of_couplings.itemsize:
+        raise ValueError("it was cut short")
+    first = np.append(np.frombuffer(rest, of_variables, size, value.itemsize)["first"], 2 * couplings)
+    others = np.frombuffer(rest, of_couplings, 2 * couplings, ends)["other"]
+    if size and (first[0] != 0 or (np.diff(first) < 0).any()):
+        raise ValueError("its neighbourhoods overlap")
+    if len(others) and not 0 <= others.min() <= others.max() < size:
+        raise ValueError("it couples variables that it has not")
 
 
 def _read_text(text: str) -> Dense:
