@@ -170,6 +170,9 @@ def _read_text(text: str) -> Dense:
     linear[rows[on_diagonal]] = values[on_diagonal]
     couplings = rows[~on_diagonal], columns[~on_diagonal], values[~on_diagonal]
     offset = sum(float(json.loads(c.removeprefix(OFFSET_MARK))) for c in comments if c.startswith(OFFSET_MARK))
+    kinds = {comment for comment in comments if comment.startswith("vartype")}
+    if not kinds <= {"vartype=BINARY", "vartype=SPIN"}:
+        raise ValueError(f"it says {sorted(kinds)} of its variables; expected vartype=BINARY or vartype=SPIN")
     if "vartype=SPIN" in comments:
         linear, couplings, offset = _of_spins(linear, *couplings, offset)
     return _dense(linear, *couplings), float(offset)
