@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy is loaded: one of scikit-learn's checks asks for it
 
@@ -35,3 +36,11 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
     centres = generator.normal(size=(3, 4)) * 2
     labels = np.repeat(np.arange(3), 20)
     return centres[labels] + generator.normal(size=(60, 4)), labels
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in a terminal, also where the tests run in the background of a shell that ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -291,6 +291,7 @@ def test_a_checkpoint_of_another_network_is_refused(small, tmp_path, change):
         make(checkpoint=path, resume=True).fit(images + 0.01, labels)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_keeps_what_was_learnt(small, tmp_path):
     net = make(max_iter=100_000, patience=None, checkpoint=tmp_path / "c.safetensors")
     begun = threading.Event()

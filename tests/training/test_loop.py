@@ -104,14 +104,6 @@ def test_callbacks_all_fire_and_any_can_stop(blobs):
     assert clf.stop_reason_ == "callback"
 
 
-@pytest.fixture
-def interruptible():
-    """Ctrl-C as in a terminal, also where the tests run in the background of a shell that ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_control_c_raises_and_keeps_what_was_learnt(blobs, interruptible, tmp_path):
     X, y = blobs
 
