@@ -82,6 +82,8 @@ class Metric:
         problem's work.
         """
         margin = 1e-12 * self.size * float(np.abs(self.matrix).sum(axis=1).max())  # no eigenvalue is larger than that
+        if self._damping <= margin and self._factor is not None:  # which is needed soon, and says as much
+            return True
         return _cholesky(self.matrix, margin or 1.0) is not None
 
     @cached_property
@@ -94,10 +96,13 @@ class Metric:
     @cached_property
     def factor(self) -> NDArray[np.float64]:
         """The lower Cholesky factor of `G`, slightly damped where G is singular; only of a convex one."""
-        factor = _cholesky(self.matrix, self._damping)
-        if factor is None:
+        if self._factor is None:
             raise InvalidInputError("the curvature has a negative eigenvalue; add a multiple of the identity to it")
-        return read_only(factor)
+        return read_only(self._factor)
+
+    @cached_property
+    def _factor(self) -> NDArray[np.float64] | None:
+        return _cholesky(self.matrix, self._damping)
 
     def solve(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`G⁻¹v` for every row of values (P, D)."""
@@ -106,7 +111,7 @@ class Metric:
         # Straight to LAPACK: a metric may have many small blocks, and SciPy's checks take longer than they do.
         return dpotrs(self.factor, values.T, lower=True)[0].T
 
-    @property
+    @cached_property
     def _damping(self) -> float:
         return 1e-10 * float(np.trace(self.matrix)) / self.size or 1.0
 
@@ -114,8 +119,15 @@ class Metric:
         """The metric of consecutive parameters alone, made once for every block."""
         key = block.start, block.stop
         if key not in self._parts:
-            self._parts[key] = Metric(self.matrix[block, block])
+            self._parts[key] = Metric._of_symmetric(np.ascontiguousarray(self.matrix[block, block]))
         return self._parts[key]
+
+    @classmethod
+    def _of_symmetric(cls, matrix: NDArray[np.float64]) -> Metric:
+        """Of a matrix that needs no check, and that nobody else has."""
+        metric = object.__new__(cls)
+        metric.__dict__.update(matrix=read_only(matrix), _parts={})
+        return metric
 
     def damped(self, share: float) -> Metric:
         """The metric and so much of the mean of its diagonal, added to the diagonal (Levenberg and Marquardt)."""

@@ -28,7 +28,7 @@ Curvature = Callable[[LinearHead], MetricsAt]
 # Up to so many features every parameter is coupled to every other; of more, couplings between blocks are left out.
 # By measurement: docs/defaults.md.
 MOST_IN_ONE_BLOCK, BLOCK = 256, 64
-ROWS_PER_PARAMETER, FEWEST_ROWS = 16, 2048  # of the sample that a local curvature is worked out from
+ROWS_PER_PARAMETER, FEWEST_ROWS = 16, 1024  # of the sample that a local curvature is worked out from
 
 
 class Local:

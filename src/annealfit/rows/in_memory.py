@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.rows.base import Chunk, Rows
+from annealfit.rows.tables import TableChunk
+
+MANY_FEATURES = 100  # from so many on rows stay as they are: a copy with a column of ones takes as long as a product
 
 
 class InMemoryRows(Rows):
@@ -28,8 +31,13 @@ class InMemoryRows(Rows):
     ) -> None:
         from scipy.sparse import issparse  # here: what only names rows does not wait for SciPy
 
-        kind = SparseChunk if issparse(features) else DenseChunk
-        self._chunk = kind(features, labels, weights)
+        if issparse(features):
+            self._chunk: Chunk = SparseChunk(features, labels, weights)
+        elif features.shape[1] < MANY_FEATURES:
+            self._chunk = DenseChunk(features, labels, weights)
+        else:
+            features = np.ascontiguousarray(features, dtype=np.float64)
+            self._chunk = TableChunk(features, labels, weights)
         self._features = features
         self._samples: dict[int, Rows] = {}
         self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from annealfit.errors import InvalidInputError
 from annealfit.persistence import StrPath
 from annealfit.rows.base import Chunk
+from annealfit.rows.products import are_ours, compile_for, project
 
 # Features of a chunk: small enough to stay in a processor's cache between the two products of a pass.
 CHUNK_BYTES = 4 * 2**20
@@ -173,11 +174,15 @@ class TableChunk(Chunk):
         self, features: NDArray[Any], labels: NDArray[np.intp], weights: NDArray[np.float64] | None = None
     ) -> None:
         self.features, self.labels, self.weights = features, labels, weights
+        if are_ours(features, n_outputs=2):
+            compile_for(features.dtype)
 
     def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """`WᵀXᵀ`, (O, n), in the rows' precision."""
         own = self._like(weights)
-        outputs = own[:-1].T @ self.features.T
+        if not own.any():  # as most trainings begin
+            return np.zeros((own.shape[1], len(self.labels)), own.dtype)
+        outputs = project(self.features, own[:-1].T)
         outputs += own[-1][:, None]
         return outputs
 
@@ -198,6 +203,23 @@ class TableChunk(Chunk):
         gram[-1, :-1] = gram[:-1, -1] = weighed.sum(axis=0, dtype=np.float64)
         gram[-1, -1] = len(self.labels) if values is None else values.sum(dtype=np.float64)
         return gram
+
+    def power_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Without a matrix."""
+        weights = self.weighted(np.ones((1, len(self.labels))))
+        squares = np.einsum("n,nj,nj->j", weights[0], self.features, self.features)
+        return self.moments(weights)[0], np.append(squares, weights.sum())
+
+    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+        """Without what is between the blocks."""
+        roots = np.sqrt(values)[:, None]
+        grams = []
+        for block in blocks:
+            part = np.empty((len(roots), block.stop - block.start + 1))
+            np.multiply(self.features[:, block], roots, out=part[:, :-1])
+            part[:, -1:] = roots
+            grams.append(part.T @ part)  # the same array twice, which NumPy knows to be half the work
+        return grams
 
     def weighted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (…, n), each multiplied by its row's weight, in the values' precision."""

@@ -88,7 +88,7 @@ def _settle(curvature, spacing, top, level, field, j):
     else:  # at one end or the other
         change = spacing * top
         chosen = 0 if 2 * (field[j] - stiffness * spacing * level[j]) + stiffness * change > 0 else top
-    return _move(curvature, spacing, level, field, j, chosen - level[j], j, 0)
+    return chosen != level[j] and _move(curvature, spacing, level, field, j, chosen - level[j], j, 0)
 
 
 @njit(nogil=True)

@@ -1,0 +1,58 @@
+"""Outputs of rows: by compiled code of our own where outputs are few and features many, else by a BLAS."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.threads import WORTH_THREADS, in_order
+
+# By measurement (`python -m benchmarks.products`): outside of these a BLAS is as quick, or quicker.
+FEWEST_FEATURES = 100
+OUTPUTS = range(2, 16)
+_PARTS = 8  # of rows that are worth threads
+
+
+def are_ours(features: NDArray[Any], n_outputs: int) -> bool:
+    """Whether so many outputs of the features (n, d) are worked out here."""
+    return (
+        features.shape[1] >= FEWEST_FEATURES
+        and n_outputs in OUTPUTS
+        and features.flags.c_contiguous
+        and features.dtype in (np.float32, np.float64)
+    )
+
+
+def project(features: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    """`WXᵀ`, (O, n), of features (n, d) and weights (O, d) of one type.
+
+    >>> project(np.ones((3, 100)), np.full((2, 100), 0.5)).tolist()
+    [[50.0, 50.0, 50.0], [50.0, 50.0, 50.0]]
+    """
+    if not are_ours(features, len(weights)):
+        return weights @ features.T
+    from annealfit.rows import _products  # numba takes a moment to load
+
+    missing = -len(weights) % _products.OUTPUTS_AT_ONCE
+    padded = np.concatenate([weights, np.zeros((missing, weights.shape[1]), weights.dtype)])
+    outputs = np.empty((len(padded), len(features)), features.dtype)
+
+    def part(bounds: tuple[int, int]) -> None:
+        rows = slice(*bounds)
+        _products.project(features[rows], padded, outputs[:, rows])
+
+    count = min(_PARTS, len(features)) if outputs.size * features.shape[1] >= WORTH_THREADS else 1
+    for _ in in_order(part, list(pairwise((np.arange(count + 1) * len(features) // count).tolist()))):
+        pass
+    return outputs[: len(weights)]
+
+
+@cache
+def compile_for(dtype: np.dtype[Any]) -> None:
+    """Have the compiled code at hand, so that no clock measures the compiler."""
+    ones = np.ones((2, FEWEST_FEATURES), dtype)
+    project(ones, ones)
