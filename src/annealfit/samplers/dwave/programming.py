@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from annealfit.errors import SamplerError, require
 from annealfit.hardware.analog_error import COUPLING_ERROR, DeviceRanges, device_scale, share_below, torque_compensation
-from annealfit.hardware.chip import EXTRA, Embedding
+from annealfit.hardware.embeddings import EXTRA, Embedding
 from annealfit.problem import QuadraticProblem
 
 if TYPE_CHECKING:

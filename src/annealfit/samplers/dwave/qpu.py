@@ -13,7 +13,8 @@ import numpy as np
 from annealfit.description import describe
 from annealfit.errors import SamplerError, check_number, require
 from annealfit.hardware.analog_error import CHAIN_PREFACTOR, COUPLING_ERROR, DeviceRanges
-from annealfit.hardware.chip import EXTRA, Chip, longest_chain, qubits_of
+from annealfit.hardware.chip import Chip
+from annealfit.hardware.embeddings import EXTRA, longest_chain, qubits_of
 from annealfit.problem import QuadraticProblem
 from annealfit.randomness import child_seed
 from annealfit.samplers.dwave.connection import check_device, connect

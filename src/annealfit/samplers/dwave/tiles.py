@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from annealfit.errors import SamplerError, require
-from annealfit.hardware.chip import EXTRA, Chip, Embedding, qubits_of
+from annealfit.hardware.chip import Chip
+from annealfit.hardware.embeddings import EXTRA, Embedding, qubits_of
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers.dwave.programming import side_by_side
 
@@ -37,9 +38,10 @@ class Tiles:
 
     def embeddings(self, problem: QuadraticProblem, at_most: int) -> Sequence[Embedding]:
         """Up to so many disjoint embeddings of problems of this size."""
-        if self.chip.clique(problem.n_variables) is None:
+        found = self.chip.tiles(problem.n_variables, at_most)
+        if not found:
             raise SamplerError(self._too_large(problem))
-        return self.chip.tiles(problem.n_variables, at_most)
+        return found
 
     def composite(self, problem: QuadraticProblem, count: int) -> tuple[Any, int]:
         """The device as a sampler for so many problems of this size side by side, and the qubits they take."""
