@@ -204,7 +204,7 @@ def test_retries_that_do_not_help_fail_the_problems_of_that_call():
 
 def test_pauses_grow(monkeypatch):
     pauses = []
-    monkeypatch.setattr("annealfit.samplers.dwave.device_access.time.sleep", pauses.append)
+    monkeypatch.setattr("annealfit.samplers.dwave.flight.time.sleep", pauses.append)
     sampler_on(quiet(faults={"timeout": 1.0}), retries=3, backoff_seconds=0.5).sample(problems(1)[0])
     assert pauses == [0.5, 1.0, 2.0]
 
