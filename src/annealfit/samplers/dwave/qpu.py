@@ -213,8 +213,7 @@ class QPUSampler(Sampler):
             longest_chain=max(longest_chain(embedding) for tile in tiles for embedding in tile),
             access_seconds=sum(self._access.estimate(n_qubits, reads) for n_qubits, reads in calls),
             unresolved_share=max(
-                Program.of([problems[i] for i in call], self.ranges, self.chain_prefactor).unresolved_share()
-                for call in self._tiles.calls(problems)
+                self._program([problems[i] for i in call]).unresolved_share() for call in self._tiles.calls(problems)
             ),
         )
 
@@ -262,7 +261,7 @@ class QPUSampler(Sampler):
 
     def _plan(self, positions: list[int], problems: Sequence[QuadraticProblem], seed: int) -> Run:
         """The program of these problems and its calls, each with a gauge of its own."""
-        program = Program.of([problems[position] for position in positions], self.ranges, self.chain_prefactor)
+        program = self._program([problems[position] for position in positions])
         self._warn_of_noise(program)
         composite, n_qubits = self._tiles.composite(program.problems[0], len(program.problems))
         calls = []
@@ -279,6 +278,10 @@ class QPUSampler(Sampler):
             )
             calls.append(Call(submit, reads, self._access.estimate(n_qubits, reads)))
         return Run(positions, program, calls)
+
+    def _program(self, problems: list[QuadraticProblem]) -> Program:
+        limits = self._tiles.limits(problems[0], len(problems))
+        return Program.of(problems, self.ranges, self.chain_prefactor, limits)
 
     def _reads(self, n_qubits: int) -> list[int]:
         """The reads of each call: divided among the gauges, and by the limits of a call."""
