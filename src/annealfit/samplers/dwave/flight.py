@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from annealfit.errors import BudgetExhaustedError, SamplerError
@@ -141,6 +142,6 @@ def _resolve(sampleset: Any, deadline: float) -> bool:
 def _billed(sampleset: Any, estimate: float) -> float:
     """The access time that the device bills, in seconds; the estimate where it names none that can be."""
     told = (sampleset.info.get("timing") or {}).get("qpu_access_time")
-    if not isinstance(told, int | float) or not math.isfinite(told) or told < 0:
+    if isinstance(told, bool) or not isinstance(told, Real) or not math.isfinite(told) or told < 0:
         return estimate
     return float(told) * _MICROSECONDS
