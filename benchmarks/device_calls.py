@@ -12,12 +12,14 @@ from benchmarks.timing import print_table
 import dimod
 import numpy as np
 
+from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.encoding import Encoding
 from annealfit.hardware.chip import Chip
 from annealfit.hardware.embedding_store import ENVIRONMENT
 from annealfit.hardware.topologies import ideal_chip
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers import MockQPU, QPUSampler
+from annealfit.samplers.dwave.programming import Program
 
 
 def seconds_of_tiles(topology: str, size: int) -> float:
@@ -80,9 +82,38 @@ def run_calls() -> None:
     )
 
 
+def run_limits() -> None:
+    data = load_dataset("digits", seed=42)
+    X = RandomConvFeatures(n_filters=2, random_state=42).fit_transform(data.X_train)
+    rows = []
+    for topology in ("P16", "Z12"):
+        sampler = QPUSampler(MockQPU(topology))
+        for coordinates in ("raw", "centred"):
+            for bits in (1, 2, 3):
+                classifier = AnnealedClassifier(bits=bits, coordinates=coordinates, random_state=0)
+                problems = list(classifier.problems(X, data.y_train))
+                limits = sampler._tiles.limits(problems[0], len(problems))
+                program = Program.of(problems, sampler.ranges, sampler.chain_prefactor)
+                taken = max(
+                    limit.excess(problem.to_ising()[1][np.triu_indices(problem.n_variables, 1)] / scale, strength)
+                    for problem, scale, told, tile in zip(
+                        problems, program.scales, program.describe(), limits, strict=True
+                    )
+                    for strength in (told["chain_strength"],)
+                    for limit in tile
+                )
+                rows.append([topology, coordinates, str(bits), f"{taken:.0%}"])
+    print_table(
+        "Digits, first problems: what couplings add up to at a qubit, as a share of the range",
+        ["chip", "coordinates", "bits", "taken"],
+        rows,
+    )
+
+
 def run(*, quick: bool) -> None:
     run_embeddings()
     run_calls()
+    run_limits()
 
 
 if __name__ == "__main__":
