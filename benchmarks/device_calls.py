@@ -15,7 +15,7 @@ import numpy as np
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.encoding import Encoding
 from annealfit.hardware.chip import Chip
-from annealfit.hardware.embedding_store import ENVIRONMENT
+from annealfit.hardware.embedding_store import CACHE_ENVIRONMENT
 from annealfit.hardware.topologies import ideal_chip
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers import MockQPU, QPUSampler
@@ -33,7 +33,7 @@ def seconds_of_tiles(topology: str, size: int) -> float:
 def run_embeddings() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        os.environ[ENVIRONMENT] = folder
+        os.environ[CACHE_ENVIRONMENT] = folder
         ideal_chip("P16").clique(9)  # imports
         for topology in ("P16", "Z12"):
             for size in (19, 38, 57):

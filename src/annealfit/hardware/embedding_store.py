@@ -29,7 +29,7 @@ from annealfit.schema import Field, check_depth
 if TYPE_CHECKING:
     import networkx
 
-ENVIRONMENT = "ANNEALFIT_CACHE"
+CACHE_ENVIRONMENT = "ANNEALFIT_CACHE"
 # Counts up when the search for tiles changes, so that files of an older one are not found.
 SEARCH_VERSION = 1
 _MOST_BYTES = 20_000_000  # ten times what all qubits of the largest chip take
@@ -40,7 +40,7 @@ def cache_folder() -> Path | None:
 
     An empty variable says that nothing is to be kept.
     """
-    chosen = os.environ.get(ENVIRONMENT)
+    chosen = os.environ.get(CACHE_ENVIRONMENT)
     if chosen is not None:
         return Path(chosen).expanduser() if chosen else None
     try:
