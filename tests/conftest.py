@@ -24,6 +24,16 @@ settings.register_profile(
 settings.load_profile("annealfit")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Embeddings are kept in a folder of this run, one for all its workers, and not in the user's cache."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANNEALFIT_CACHE", str(root / "cache"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def digits_features() -> tuple[np.ndarray, np.ndarray]:
     data = load_dataset("digits", seed=42)

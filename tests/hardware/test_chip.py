@@ -8,7 +8,8 @@ import networkx
 import pytest
 from dwave.embedding import verify_embedding
 
-from annealfit.hardware.chip import Chip, longest_chain, qubits_of
+from annealfit.hardware.chip import Chip
+from annealfit.hardware.embeddings import longest_chain, qubits_of
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, ideal_chip
 
 CHIPS = ("P16", "Z12", "P16 with defects", "Z12 with defects")

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_problems import random_problem
+from scipy.optimize import minimize
 
-from annealfit.errors import BudgetExhaustedError, InvalidInputError
+from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers import BlockSampler, ExactSolver, RoundedSampler, Sampler, Samples, SimulatedAnnealer
 
@@ -62,24 +63,150 @@ def test_a_large_problem_comes_close_to_its_bound():
     assert answer.best_energy < 0.7 * bound
 
 
-def test_a_block_that_fails_fails_its_problem_only():
-    class Fails(Sampler):
+class Fails(Sampler):
+    """Answers as an exact solver, but not in these calls; keeps how many problems each call had."""
+
+    def __init__(self, *turns):
+        self.turns, self.asked = turns, []
+
+    def solve(self, problems, seeds):
+        self.asked.append(len(problems))
+        if len(self.asked) - 1 in self.turns:
+            return [Samples.failed(problem, f"no answer in call {len(self.asked)}") for problem in problems]
+        return ExactSolver().solve(problems, seeds)
+
+    def summarise(self, answers):
+        return {"asked": len(answers)}
+
+
+def rounded(problem, block, update):
+    """What a failed block has to choose: the box minimum in the field of the others, by a general solver, rounded."""
+    field = problem.gradient[block] + problem.curvature[block] @ np.where(block, 0.0, update)
+    inner = problem.curvature[np.ix_(block, block)]
+    radius = problem.encoding.range
+    found = minimize(
+        lambda u: field @ u + 0.5 * u @ inner @ u,
+        np.zeros(int(block.sum())),
+        jac=lambda u: field + inner @ u,
+        bounds=[(-radius, radius)] * int(block.sum()),
+        options={"ftol": 1e-15, "gtol": 1e-12},
+    )
+    return problem.encoding.decode(problem.encoding.encode(found.x))
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+@pytest.mark.parametrize("failing", [0, 1, 3])
+def test_a_failed_block_costs_that_block(bits, failing):
+    """The other blocks are solved in the field of what it took, as if that had been the answer."""
+    for seed in range(5):
+        problem = random_problem(seed, 8, bits, 0.5)
+        sampler = BlockSampler(Fails(failing), 2 * bits)
+        answer = sampler.sample(problem)
+        assert answer.failure is None
+        update = np.zeros(8)
+        for turn in range(4):
+            block = np.arange(8) // 2 == turn
+            if turn == failing:
+                update[block] = rounded(problem, block, update)
+            else:
+                field = problem.gradient[block] + problem.curvature[block] @ update
+                part = QuadraticProblem(problem.curvature[np.ix_(block, block)], field, problem.encoding)
+                update[block] = part.decode(ExactSolver().sample(part).best_bits)
+        np.testing.assert_allclose(problem.decode(answer.best_bits), update)
+        assert answer.best_energy == pytest.approx(problem.energy(answer.best_bits))
+        assert sampler.summarise([answer]) == {"asked": 4, "failed_blocks": 1}
+
+
+def test_a_failed_block_of_a_later_sweep_keeps_what_it_had():
+    problem = random_problem(1, 8, 2, 0.5)
+    once = BlockSampler(ExactSolver(), 4).sample(problem)
+    again = BlockSampler(Fails(4, 5, 6, 7), 4, sweeps=2).sample(problem)
+    np.testing.assert_array_equal(again.bits, once.bits)
+
+
+def test_only_where_every_block_failed_the_problem_did():
+    problem = random_problem(0, 8, 2, 0.5)
+    sampler = BlockSampler(Fails(0, 1, 2, 3), 4)
+    answer = sampler.sample(problem)
+    assert answer.failure == "no answer in call 4"
+    assert sampler.summarise([answer])["failed_blocks"] == 4
+    assert BlockSampler(Fails(0, 1, 2), 4).sample(problem).failure is None
+
+
+def test_a_block_fails_for_its_problem_only():
+    class FailsUpward(Sampler):
         def solve(self, problems, seeds):
             return [
                 Samples.failed(problem, "no answer") if problem.gradient[0] > 0 else ExactSolver().sample(problem)
                 for problem in problems
             ]
 
-        def summarise(self, answers):
-            return {"asked": len(answers)}
-
     problem = random_problem(0, 4, 1, 0.01)
     up = QuadraticProblem(problem.metric, np.full(4, 10.0), problem.encoding)
     down = QuadraticProblem(problem.metric, np.full(4, -10.0), problem.encoding)
-    sampler = BlockSampler(Fails(), 2)
-    answers = sampler.solve([up, down], [0, 0])
+    answers = BlockSampler(FailsUpward(), 2).solve([up, down], [0, 0])
     assert [answer.failure for answer in answers] == ["no answer", None]
-    assert sampler.summarise(answers) == {"asked": 3}  # the failed problem's second block was not asked for
+
+
+def test_problems_with_metrics_of_their_own_take_their_turns_together():
+    several = [random_problem(seed, 8, 2, 0.5) for seed in range(3)] + [random_problem(9, 5, 2, 0.5)]
+    child = Fails()
+    answers = BlockSampler(child, max_variables=4).solve(several, [1, 2, 3, 4])
+    assert child.asked == [4, 4, 4, 3]  # the last problem has three blocks
+    for problem, answer in zip(several, answers, strict=True):
+        np.testing.assert_array_equal(answer.bits, BlockSampler(ExactSolver(), 4).sample(problem).bits)
+    assert BlockSampler(child, 4).solve([], []) == []
+
+
+def lying(change):
+    class Liar(Sampler):
+        def solve(self, problems, seeds):
+            return change(ExactSolver().solve(problems, seeds))
+
+    return Liar()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda answers: [Samples(np.full(a.bits.shape, np.nan), a.energies) for a in answers], "bits other than 0"),
+        (lambda answers: [Samples(np.full(a.bits.shape, 0.5), a.energies) for a in answers], "bits other than 0"),
+        (lambda answers: [Samples(a.bits[:, :1], a.energies) for a in answers], "bits of shape"),
+        (lambda answers: [Samples(a.bits, np.full(1, np.nan)) for a in answers], "not finite"),
+        (lambda answers: answers[:-1], "answered 0 of 1 problems"),
+        (lambda answers: None, "answered with None"),
+        (lambda answers: 1 / 0, "raised ZeroDivisionError"),
+    ],
+)
+def test_what_a_child_answers_is_checked(change, message):
+    with pytest.raises(SamplerError, match=message):
+        BlockSampler(lying(change), 4).sample(random_problem(0, 8, 2, 0.5))
+
+
+def test_energies_of_the_child_are_not_taken_on_trust():
+    problem = random_problem(0, 8, 2, 0.5)
+
+    class Boasts(Random):
+        def solve(self, problems, seeds):
+            return [Samples(a.bits, np.full(1, -1e300)) for a in super().solve(problems, seeds)]
+
+    energies = [BlockSampler(Boasts(), 4, sweeps=n).sample(problem).best_energy for n in (1, 2, 4)]
+    assert energies[0] >= energies[1] >= energies[2]
+
+
+def test_a_connection_that_is_lost_fails_its_blocks():
+    calls = []
+
+    def lose(answers):
+        calls.append(1)
+        if len(calls) == 2:
+            raise ConnectionError("lost")
+        return answers
+
+    sampler = BlockSampler(lying(lose), 4)
+    answer = sampler.sample(random_problem(0, 8, 2, 0.5))
+    assert answer.failure is None
+    assert [block.failure for block in answer.info["blocks"]] == [None, "ConnectionError: lost", None, None]
 
 
 class Random(Sampler):
@@ -108,9 +235,15 @@ def test_a_failure_after_the_first_sweep_leaves_the_answer():
     answer = BlockSampler(Tires(ExactSolver()), 4, sweeps=3).sample(problem)
     assert answer.failure is None
     assert answer.best_energy <= BlockSampler(ExactSolver(), 4, sweeps=1).sample(problem).best_energy
-    early = BlockSampler(Tires(ExactSolver()), 2, sweeps=3).sample(problem)
-    assert early.failure == "spent"
-    assert len(early.info["blocks"]) == 6
+    tired = Tires(ExactSolver())
+    early = BlockSampler(tired, 2, sweeps=3).sample(problem)
+    assert early.failure is None  # five blocks were answered, and are used
+    assert [block.failure for block in early.info["blocks"]] == [None] * 5 + ["spent"] * 19
+    assert len(tired.asked) == 5  # it is not asked again
+    at_once = Tires(ExactSolver())
+    at_once.asked = [None] * 5
+    with pytest.raises(BudgetExhaustedError):
+        BlockSampler(at_once, 2).sample(problem)
 
 
 @pytest.mark.parametrize(

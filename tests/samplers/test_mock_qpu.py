@@ -13,6 +13,7 @@ pytest.importorskip("dwave.system")
 import contextlib
 
 from dwave.cloud.api.exceptions import ResourceLimitsExceededError
+from dwave.system.coupling_groups import coupling_groups
 
 from annealfit.errors import InvalidInputError
 from annealfit.hardware.access_time import access_seconds, published_timing
@@ -48,13 +49,34 @@ def test_what_a_device_refuses(device, model, parameters, message):
         device.sample(pair(device, **model), **parameters)
 
 
-def test_a_qubit_takes_only_so_much_coupling(device):
+def test_a_qubit_takes_only_so_much_coupling():
+    device = MockQPU("P16", field_noise=0, coupling_noise=0)
+    assert device.properties["per_qubit_coupling_range"] == [-18.0, 15.0]
+    assert "per_group_coupling_range" not in device.properties
     qubit = max(device.adjacency, key=lambda q: len(device.adjacency[q]))
-    couplings = {(qubit, other): -1.0 for other in device.adjacency[qubit]}
-    model = dimod.BinaryQuadraticModel({}, couplings, 0.0, "SPIN")
-    with pytest.raises(ValueError, match="the couplings of one qubit is -20"):
+    model = dimod.BinaryQuadraticModel({}, {(qubit, other): -2.0 for other in device.adjacency[qubit]}, 0.0, "SPIN")
+    with pytest.raises(ValueError, match="the sum of the couplings of one qubit is -30; this solver takes -18 to 15"):
         device.sample(model, auto_scale=False)
     assert len(device.sample(model, num_reads=1)) == 1  # scaled, it fits
+    assert device._scale(model, {}).get_quadratic(qubit, next(iter(device.adjacency[qubit]))) == pytest.approx(-1.2)
+    fits = dimod.BinaryQuadraticModel({}, dict(list(model.quadratic.items())[:9]), 0.0, "SPIN")  # 9 × −2
+    assert len(device.sample(fits, auto_scale=False)) == 1
+
+
+def test_a_group_of_couplers_takes_only_so_much_on_an_advantage2(device):
+    assert device.properties["per_group_coupling_range"] == [-13.0, 10.0]
+    assert "per_qubit_coupling_range" not in device.properties
+    largest = max(coupling_groups(device.to_networkx_graph()), key=len)
+    assert len(largest) == 10
+    model = dimod.BinaryQuadraticModel({}, dict.fromkeys(largest, -2.0), 0.0, "SPIN")
+    with pytest.raises(ValueError, match="the sum of the couplings of one group is -20; this solver takes -13 to 10"):
+        device.sample(model, auto_scale=False)
+    assert device._scale(model, {}).get_quadratic(*largest[0]) == pytest.approx(-1.3)
+    # The two groups of a qubit are summed apart: 20 couplers of −1 are two sums of −10.
+    qubit = max(device.adjacency, key=lambda q: len(device.adjacency[q]))
+    both = {(other, qubit): -1.0 for other in device.adjacency[qubit]}
+    assert len(both) == 20
+    assert len(device.sample(dimod.BinaryQuadraticModel({}, both, 0.0, "SPIN"), auto_scale=False)) == 1
 
 
 def test_a_model_off_the_graph_is_refused(device):

@@ -105,6 +105,26 @@ def test_scaled_programs_are_within_the_devices_limits():
         assert all(a.failure is None for a in sampler_on(quiet(), num_reads=2).solve(several, range(6)))
 
 
+@pytest.mark.parametrize(
+    ("topology", "name"), [("Z12", "per_group_coupling_range"), ("P16", "per_qubit_coupling_range")]
+)
+def test_what_a_qubit_takes_is_looked_at_before_a_call(topology, name):
+    """With narrow limits a program is scaled down until the device, which checks, takes it; the scale is on record."""
+    several = problems(3, n_parameters=8)
+    wide = MockQPU(topology, field_noise=0, coupling_noise=0)
+    narrow = MockQPU(topology, field_noise=0, coupling_noise=0)
+    narrow.properties[name] = [-1.5, 0.2]
+    usual, scaled = (sampler_on(device).solve(several, range(3)) for device in (wide, narrow))
+    assert all(answer.failure is None for answer in (*usual, *scaled))
+    assert all(a.info["coefficient_scale"] < b.info["coefficient_scale"] for a, b in zip(usual, scaled, strict=True))
+    program = Program.of(several, sampler_on(narrow).ranges, 2.0)  # without a look at the limits
+    composite, _ = sampler_on(narrow)._tiles.composite(several[0], 3)
+    with pytest.raises(ValueError, match="the sum of the couplings of one"):
+        composite.sample(
+            program.model, chain_strength=program.chain_strengths, auto_scale=False, srts=np.zeros((1, 48), dtype=bool)
+        ).resolve()
+
+
 def test_a_gauge_changes_the_program_and_not_the_answer(monkeypatch):
     programmed = []
     device = quiet()
@@ -204,7 +224,7 @@ def test_retries_that_do_not_help_fail_the_problems_of_that_call():
 
 def test_pauses_grow(monkeypatch):
     pauses = []
-    monkeypatch.setattr("annealfit.samplers.dwave.device_access.time.sleep", pauses.append)
+    monkeypatch.setattr("annealfit.samplers.dwave.flight.time.sleep", pauses.append)
     sampler_on(quiet(faults={"timeout": 1.0}), retries=3, backoff_seconds=0.5).sample(problems(1)[0])
     assert pauses == [0.5, 1.0, 2.0]
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from annealfit.errors import SamplerError, require
-from annealfit.hardware.chip import EXTRA
+from annealfit.hardware.embeddings import EXTRA
 
 _MICROSECONDS = 1e-6
 

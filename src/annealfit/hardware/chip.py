@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from annealfit.errors import require
+from annealfit.hardware.embedding_store import EmbeddingStore
+from annealfit.hardware.embeddings import EXTRA, Embedding, longest_chain, qubits_of
 
 if TYPE_CHECKING:
     import networkx
 
-Embedding = dict[int, tuple[int, ...]]  # variable → its chain of qubits
-
-EXTRA = "qpu"  # what to install for everything that knows a chip
 # Tiles may have chains this much longer than the first one's: the classes of one call should be equally well served.
 _LONGER_CHAINS = 1
 _WINDOW_GROWTH = 1.4
@@ -30,7 +29,9 @@ _SMALLEST_SEARCH = {"zephyr": 9, "chimera": 5}
 
 @dataclass(frozen=True, eq=False)
 class Chip:
-    """The qubits and couplers of a device that work, as a graph of dwave-graphs; embeddings are found once.
+    """The qubits and couplers of a device that work, as a graph of dwave-graphs.
+
+    Embeddings are found once: they are kept in memory, and on disk (`embedding_store`).
 
     >>> from annealfit.hardware.topologies import ideal_chip
     >>> chip = ideal_chip("P16")
@@ -40,8 +41,9 @@ class Chip:
 
     name: str
     graph: networkx.Graph
-    _cliques: dict[int, Embedding | None] = field(default_factory=dict, init=False, repr=False)
-    _tiles: dict[int, tuple[int, tuple[Embedding, ...]]] = field(default_factory=dict, init=False, repr=False)
+    # Answers by question, variables and tiles; and by variables the most tiles that were asked for.
+    _found: dict[tuple[int, int], tuple[Embedding, ...]] = field(default_factory=dict, init=False, repr=False)
+    _most_asked: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def largest_clique(self) -> int:
@@ -56,30 +58,40 @@ class Chip:
 
     def clique(self, n_variables: int) -> Embedding | None:
         """An embedding of the complete graph, or None where there is none."""
-        if n_variables not in self._cliques:
-            self._cliques[n_variables] = _find_clique(n_variables, self.graph)
-        return self._cliques[n_variables]
+        return next(iter(self._answer(n_variables, 1)), None)
 
     def tiles(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
         """Up to `at_most` disjoint embeddings of the complete graph, to solve as many problems in one call."""
-        asked, found = self._tiles.get(n_variables, (0, ()))
-        first = self.clique(n_variables)
-        if first is not None and len(found) == asked < at_most:  # fewer than asked means that the chip is full
-            found = _nearest_first(first, self.graph, at_most)
-            if len(found) < at_most:
-                found = max(found, _column_by_column(first, self.graph, at_most), key=len)
-            self._tiles[n_variables] = at_most, found
+        asked = self._most_asked.get(n_variables, 0)
+        found = self._answer(n_variables, asked) if asked else ()
+        if len(found) == asked < at_most:  # fewer than asked means that the chip is full
+            self._most_asked[n_variables] = at_most
+            found = self._answer(n_variables, at_most)
         return found[:at_most]
 
+    @cached_property
+    def _store(self) -> EmbeddingStore:
+        return EmbeddingStore(self.graph)
 
-def longest_chain(embedding: Embedding) -> int:
-    """The number of qubits in the longest chain."""
-    return max(map(len, embedding.values()))
+    def _answer(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
+        """What is in memory, or on disk; else what a search finds, which is in both from then on."""
+        question = n_variables, at_most
+        if question not in self._found:
+            found = self._store.load(*question)
+            if found is None:
+                found = self._search(*question)
+                self._store.save(*question, found)
+            self._found[question] = found
+        return self._found[question]
 
-
-def qubits_of(embeddings: Sequence[Embedding]) -> int:
-    """The number of physical qubits that the embeddings take together."""
-    return sum(len(chain) for embedding in embeddings for chain in embedding.values())
+    def _search(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
+        first = self.clique(n_variables) if at_most > 1 else _find_clique(n_variables, self.graph)
+        if first is None:
+            return ()
+        found = _nearest_first(first, self.graph, at_most)
+        if len(found) < at_most:
+            found = max(found, _column_by_column(first, self.graph, at_most), key=len)
+        return found
 
 
 def _find_clique(n_variables: int, graph: networkx.Graph) -> Embedding | None:
@@ -87,7 +99,7 @@ def _find_clique(n_variables: int, graph: networkx.Graph) -> Embedding | None:
     if graph.number_of_edges() == 0 and n_variables > 1:
         return None
     size = max(n_variables, _SMALLEST_SEARCH.get(graph.graph["family"], 1))
-    # Its own cache on disk is not used: it holds pickles, and finding an embedding is quick.
+    # Its own cache on disk is not used: it holds pickles.
     found: dict[int, Any] = busclique.find_clique_embedding(size, graph, seed=0, use_cache=False)
     chains = [tuple(chain) for chain in found.values()]
     if size > n_variables:

@@ -16,7 +16,8 @@ from annealfit.encoding import MAX_BITS
 from annealfit.errors import InvalidInputError, check_number
 from annealfit.hardware.access_time import access_seconds, most_reads, published_timing
 from annealfit.hardware.analog_error import ADVANTAGE, DeviceRanges, Resolution
-from annealfit.hardware.chip import Chip, longest_chain, qubits_of
+from annealfit.hardware.chip import Chip
+from annealfit.hardware.embeddings import longest_chain, qubits_of
 from annealfit.hardware.topologies import chip_of_solver
 
 _MICROSECONDS = 1e-6

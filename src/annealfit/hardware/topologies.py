@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from annealfit.errors import FileFormatError, InvalidInputError, check_number, choose, require
-from annealfit.hardware.chip import EXTRA, Chip
+from annealfit.hardware.chip import Chip
+from annealfit.hardware.embeddings import EXTRA
 from annealfit.persistence import check_regular
 
 if TYPE_CHECKING:

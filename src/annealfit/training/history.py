@@ -40,6 +40,8 @@ class HistoryRow(TypedDict, total=False):
     raw_energy: float  # sum of the energies before polishing
     fault_count: int
     faults: str
+    # with blocks
+    failed_blocks: int  # that took a rounded continuous minimum, or kept what they had, for want of an answer
 
 
 # Columns that hold None instead of a number where there is none.

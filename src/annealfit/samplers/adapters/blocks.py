@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.bounds import box_minimum
 from annealfit.errors import InvalidInputError, SamplerError, check_number
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems, alike
 from annealfit.randomness import child_seed
-from annealfit.samplers.protocol import Preflight, Sampler, Samples, SolveInfo
+from annealfit.samplers.protocol import Preflight, Sampler, Samples, SolveInfo, ask
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class BlockSampler(Sampler):
     `(G_bb, (Gu + g)_b, δ, K)`; its energy is the change of the whole problem's, so the energies of a first sweep's
     blocks add up. All problems' blocks of one turn go to the child together. `sweeps` visits every block again,
     each time seeing what the others chose, and keeps the better of the old and the new.
+
+    A block that the child fails to answer takes the continuous minimum in its field, rounded to levels, since no bits
+    say "no update"; on a later sweep it keeps what it had. The history counts such blocks (`failed_blocks`).
 
     >>> from annealfit.encoding import Encoding
     >>> from annealfit.samplers import ExactSolver
@@ -46,17 +50,36 @@ class BlockSampler(Sampler):
         check_number("sweeps", self.sweeps, Integral, minimum=1)
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        """One read per problem. A problem one of whose blocks fails is not solved."""
-        answers: dict[int, Samples] = {}
-        for positions, group in alike(problems):
-            solved = self._solve_alike(group, [seeds[position] for position in positions])
-            answers.update(zip(positions.tolist(), solved, strict=True))
-        return [answers[position] for position in range(len(problems))]
+        """One read per problem. A problem none of whose blocks was answered is not solved."""
+        groups = [
+            _Group(group, [seeds[position] for position in positions], self._turns(group), positions)
+            for positions, group in alike(problems)
+        ]
+        lost = None  # what the child said when it gave up: it is not asked again
+        for turn in range(max((len(group.turns) for group in groups), default=0)):
+            going = [group for group in groups if turn < len(group.turns)]
+            parts = [group.part(turn) for group in going]
+            together = parts[0] if len(parts) == 1 else [part for several in parts for part in several]
+            of_turn = [child_seed(seed, turn) for group in going for seed in group.seeds]
+            if lost is None:
+                try:
+                    solved = ask(self.child, together, of_turn)
+                except SamplerError as error:
+                    if turn == 0:
+                        raise
+                    lost = str(error)
+            if lost is not None:
+                solved = [Samples.failed(part, lost) for part in together]  # what was paid for stays on record
+            answers = iter(solved)
+            for group, several in zip(going, parts, strict=True):
+                group.take(turn, several, [next(answers) for _ in several])
+        found = {position: answer for group in groups for position, answer in group.answers()}
+        return [found[position] for position in range(len(problems))]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
-        """What the child says of all its blocks; the whole answers' energy stands for those of the blocks."""
+        """What the child says of all its blocks, and how many failed; energies are those of the whole answers."""
         blocks = [block for answer in answers for block in answer.info.get("blocks", ())]
-        summary = self.child.summarise(blocks)
+        summary = {**self.child.summarise(blocks), "failed_blocks": sum(block.failure is not None for block in blocks)}
         if "raw_energy" in summary:  # what polishing gained is taken back; of blocks solved again, for each time
             gained = sum(
                 block.info.get("raw_energy", block.best_energy) - block.best_energy
@@ -88,50 +111,7 @@ class BlockSampler(Sampler):
         """Close the child."""
         self.child.close()
 
-    def _solve_alike(self, problems: Problems, seeds: list[int]) -> list[Samples]:
-        """Problems with a common metric: their blocks have common metrics too."""
-        matrix = problems.metric.matrix
-        updates = np.zeros_like(problems.gradients)
-        bits = np.zeros((*updates.shape, problems.bits), dtype=np.uint8)
-        asked: list[list[Samples]] = [[] for _ in problems]
-        failures: dict[int, str] = {}
-        turns = list(self._turns(problems))
-        first_sweep = len(turns) // self.sweeps
-        for turn, block in enumerate(turns):
-            going = np.array([number for number in range(len(problems)) if number not in failures], dtype=np.intp)
-            if not len(going):
-                break
-            # What the block chose before is chosen anew, in the field of all the others.
-            others = updates.copy()
-            others[:, block] = 0.0
-            fields = others @ matrix[:, block] + problems.gradients[:, block]
-            parts = _part(problems, block, fields).take(going)
-            try:
-                solved = self.child.solve(parts, [child_seed(seeds[number], turn) for number in going])
-            except SamplerError as error:
-                if turn == 0:
-                    raise
-                solved = [Samples.failed(part, str(error)) for part in parts]  # what was paid for stays on record
-            for number, part, samples in zip(going.tolist(), parts, solved, strict=True):
-                asked[number].append(samples)
-                if samples.failure is not None:
-                    failures[number] = samples.failure
-                elif turn < first_sweep or samples.best_energy < part.energy(bits[number, block]):
-                    bits[number, block] = samples.best_bits
-                    updates[number, block] = part.decode(samples.best_bits)
-        answers = []
-        for number, (problem, blocks) in enumerate(zip(problems, asked, strict=True)):
-            info: SolveInfo = {"blocks": tuple(blocks)}
-            # A failure after the first sweep leaves a whole answer, only less refined.
-            whole = number not in failures or len(blocks) > first_sweep
-            answers.append(
-                Samples.of(problem, bits[number][None], info)
-                if whole
-                else Samples.failed(problem, failures[number], info)
-            )
-        return answers
-
-    def _turns(self, problems: Problems) -> Iterator[slice]:
+    def _turns(self, problems: Problems) -> list[slice]:
         """The blocks in turn: consecutive parameters, as many as fit, all blocks of about one size."""
         at_most = self.max_variables // problems.bits
         if at_most == 0:
@@ -141,8 +121,51 @@ class BlockSampler(Sampler):
             )
         count = -(-problems.n_parameters // at_most)
         edges: NDArray[np.int64] = np.linspace(0, problems.n_parameters, count + 1).round().astype(np.int64)
-        for _ in range(self.sweeps):
-            yield from (slice(int(first), int(last)) for first, last in pairwise(edges))
+        return self.sweeps * [slice(int(first), int(last)) for first, last in pairwise(edges)]
+
+
+class _Group:
+    """Problems with a common metric, whose blocks have common metrics too, and what was chosen for them so far."""
+
+    def __init__(self, problems: Problems, seeds: list[int], turns: list[slice], positions: NDArray[np.intp]) -> None:
+        self.problems, self.seeds, self.turns = problems, seeds, turns
+        self.positions: list[int] = positions.tolist()  # among all problems
+        self.updates = np.zeros_like(problems.gradients)
+        self.bits = np.zeros((*self.updates.shape, problems.bits), dtype=np.uint8)
+        self.asked: list[list[Samples]] = [[] for _ in problems]
+
+    def part(self, turn: int) -> Problems:
+        """The problems of the turn's block: what it chose before is chosen anew, in the field of all the others."""
+        block = self.turns[turn]
+        others = self.updates.copy()
+        others[:, block] = 0.0
+        fields = others @ self.problems.metric.matrix[:, block] + self.problems.gradients[:, block]
+        return _part(self.problems, block, fields)
+
+    def take(self, turn: int, parts: Problems, answers: list[Samples]) -> None:
+        """Put the block's answers in place: on the first sweep always, later where they are better."""
+        block, is_first = self.turns[turn], self.turns.index(self.turns[turn]) == turn
+        for number, (part, answer) in enumerate(zip(parts, answers, strict=True)):
+            self.asked[number].append(answer)
+            if answer.failure is None:
+                chosen = answer.best_bits
+            elif is_first:
+                chosen = part.encoding.encode(box_minimum(part))
+            else:
+                continue
+            if is_first or part.energy(chosen) < part.energy(self.bits[number, block]):
+                self.bits[number, block] = chosen
+                self.updates[number, block] = part.decode(chosen)
+
+    def answers(self) -> Iterator[tuple[int, Samples]]:
+        """Each problem's position and answer."""
+        for number, (problem, blocks) in enumerate(zip(self.problems, self.asked, strict=True)):
+            info: SolveInfo = {"blocks": tuple(blocks)}
+            failures = [block.failure for block in blocks if block.failure is not None]
+            if len(failures) == len(blocks):
+                yield self.positions[number], Samples.failed(problem, failures[-1], info)
+            else:
+                yield self.positions[number], Samples.of(problem, self.bits[number][None], info)
 
 
 def _part(problems: Problems, block: slice, fields: NDArray[np.float64]) -> Problems:

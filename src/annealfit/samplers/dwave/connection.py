@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from annealfit.errors import InvalidInputError, SamplerError, check_number, require
-from annealfit.hardware.chip import EXTRA
+from annealfit.hardware.embeddings import EXTRA
 
 
 def connect() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import dimod
@@ -15,6 +16,7 @@ from annealfit.description import NEUTRAL, TYPE, describe
 from annealfit.errors import InvalidInputError, check_number, choose
 from annealfit.hardware.access_time import access_seconds, published_timing
 from annealfit.hardware.analog_error import COUPLING_ERROR, FIELD_ERROR
+from annealfit.hardware.coupling_limits import PER_GROUP, PER_QUBIT, PUBLISHED, CouplingLimit, coupling_limits
 from annealfit.hardware.feasibility import DURATION_LIMIT_SECONDS
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects
 from annealfit.randomness import child_seed
@@ -73,6 +75,9 @@ class MockQPU(MockDWaveSampler):
             parameter_warnings=False,
             substitute_sampler=SimulatedAnnealingSampler(),
         )
+        if shape.family == "zephyr":  # an Advantage2 limits groups of couplers, an Advantage those of a qubit
+            del self.properties[PER_QUBIT]
+            self.properties[PER_GROUP] = list(PUBLISHED[PER_GROUP])
         self.field_noise, self.coupling_noise = float(field_noise), float(coupling_noise)
         self.num_sweeps, self.seed = num_sweeps, seed
         self.calls = 0
@@ -153,21 +158,38 @@ class MockQPU(MockDWaveSampler):
         return seconds
 
     def _check_ranges(self, spins: dimod.BinaryQuadraticModel) -> None:
-        pairs = spins.to_numpy_vectors(variable_order=list(spins.variables))
+        vectors = spins.to_numpy_vectors(variable_order=list(spins.variables))
         for name, biases, limits in (
-            ("h", pairs.linear_biases, self.properties["h_range"]),
-            ("J", pairs.quadratic.biases, self.properties["extended_j_range"]),
-            ("the couplings of one qubit", _sums(pairs), self.properties["per_qubit_coupling_range"]),
+            ("h", vectors.linear_biases, self.properties["h_range"]),
+            ("J", vectors.quadratic.biases, self.properties["extended_j_range"]),
+            *(
+                (f"the sum of the couplings of one {_SUMMED[limit.name]}", totals, (limit.low, limit.high))
+                for limit, totals in self._totals(spins)
+            ),
         ):
             low, high = limits
             beyond = biases[(biases < low - _ROUNDING) | (biases > high + _ROUNDING)]
             if len(beyond):
                 raise ValueError(f"{name} is {beyond[0]:g}; this solver takes {low:g} to {high:g}")
 
+    def _totals(self, spins: dimod.BinaryQuadraticModel) -> list[tuple[CouplingLimit, np.ndarray]]:
+        """What the couplings add up to, by limit: of every qubit, or of every group of couplers."""
+        found = []
+        for limit in coupling_limits(self.properties):
+            defects = self._chip["defects"]
+            group_of = _group_of_coupler(limit, self._chip["topology"], defects, self.seed if defects else 0)
+            totals = np.zeros(1 + max(group_of.values(), default=0))
+            for first, second, bias in spins.iter_quadratic():
+                totals[group_of[first, second]] += bias
+                totals[group_of[second, first]] += bias
+            found.append((limit, totals))
+        return found
+
     def _scale(self, bqm: dimod.BinaryQuadraticModel, parameters: Mapping[str, Any]) -> dimod.BinaryQuadraticModel:
         spins = bqm.spin.copy()
         if parameters.get("auto_scale", True):
             spins.normalize(self.properties["h_range"], self.properties["extended_j_range"])
+            spins.scale(1 / max(1.0, *(limit.excess(totals) for limit, totals in self._totals(spins)), 0.0))
         return spins
 
     def _disturb(self, spins: dimod.BinaryQuadraticModel, generator: np.random.Generator) -> dimod.BinaryQuadraticModel:
@@ -198,12 +220,14 @@ def _describe(topology: str, defects: float, field_noise: float, coupling_noise:
     return ", ".join([f"mock {topology}", *(f"{name}={given[name]:g}" for name in usual if given[name] != usual[name])])
 
 
-def _sums(vectors: Any) -> np.ndarray:
-    rows, columns, biases = vectors.quadratic
-    sums = np.zeros(len(vectors.linear_biases))
-    np.add.at(sums, rows, biases)
-    np.add.at(sums, columns, biases)
-    return sums
+_SUMMED = {PER_QUBIT: "qubit", PER_GROUP: "group"}
+
+
+@cache  # devices of one seed have one chip
+def _group_of_coupler(limit: CouplingLimit, topology: str, defects: float, seed: int) -> dict[tuple[int, int], int]:
+    """The number of the group that a coupler belongs to at its second qubit."""
+    groups = limit.groups(chip_with_defects(topology, defects, seed).graph)
+    return {coupler: number for number, group in enumerate(groups) for coupler in group}
 
 
 def _fault_rates(faults: float | Mapping[str, float]) -> dict[str, float]:

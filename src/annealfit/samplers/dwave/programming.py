@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from annealfit.errors import SamplerError, require
 from annealfit.hardware.analog_error import COUPLING_ERROR, DeviceRanges, device_scale, share_below, torque_compensation
-from annealfit.hardware.chip import EXTRA, Embedding
+from annealfit.hardware.coupling_limits import TileLimit
+from annealfit.hardware.embeddings import EXTRA, Embedding
 from annealfit.problem import QuadraticProblem
 
 if TYPE_CHECKING:
@@ -28,8 +29,14 @@ class Program:
     scales: tuple[float, ...]  # by which each problem's coefficients were divided
 
     @classmethod
-    def of(cls, problems: Sequence[QuadraticProblem], ranges: DeviceRanges, chain_prefactor: float) -> Program:
-        """The program of problems with one number of variables.
+    def of(
+        cls,
+        problems: Sequence[QuadraticProblem],
+        ranges: DeviceRanges,
+        chain_prefactor: float,
+        limits: Sequence[Sequence[TileLimit]] = (),
+    ) -> Program:
+        """The program of problems with one number of variables; `limits` are those of each problem's tile.
 
         Each problem is scaled for itself: a class whose update has become small still gets the whole range.
         """
@@ -37,12 +44,14 @@ class Program:
         size = problems[0].n_variables
         rows, columns = np.triu_indices(size, 1)
         linear, biases, strengths, scales = [], [], [], []
-        for problem in problems:
+        for problem, of_tile in zip(problems, limits or [()] * len(problems), strict=True):
             fields, couplings, _ = problem.to_ising()
+            pairs = couplings[rows, columns]
             strength = torque_compensation(couplings, chain_prefactor)
             scale = device_scale(fields, couplings, strength, ranges)
+            scale = max(scale, *(limit.excess(pairs, strength) for limit in of_tile), 0.0)
             linear.append(fields / scale)
-            biases.append(couplings[rows, columns] / scale)
+            biases.append(pairs / scale)
             strengths.append(strength / scale)
             scales.append(scale)
         shifts = size * np.arange(len(problems))[:, None]

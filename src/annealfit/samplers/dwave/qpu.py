@@ -5,20 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
 from annealfit.description import describe
-from annealfit.errors import SamplerError, check_number, require
+from annealfit.errors import SamplerError, check_number
 from annealfit.hardware.analog_error import CHAIN_PREFACTOR, COUPLING_ERROR, DeviceRanges
-from annealfit.hardware.chip import EXTRA, Chip, longest_chain, qubits_of
+from annealfit.hardware.chip import Chip
+from annealfit.hardware.embeddings import longest_chain, qubits_of
 from annealfit.problem import QuadraticProblem
 from annealfit.randomness import child_seed
 from annealfit.samplers.dwave.connection import check_device, connect
-from annealfit.samplers.dwave.device_access import CallFailedError, DeviceAccess, note_quality
+from annealfit.samplers.dwave.device_access import DeviceAccess
+from annealfit.samplers.dwave.flight import Call, Flight
 from annealfit.samplers.dwave.programming import Program
+from annealfit.samplers.dwave.runs import Run
 from annealfit.samplers.dwave.tiles import Tiles
 from annealfit.samplers.protocol import Preflight, Receipt, Sampler, Samples
 
@@ -174,17 +178,16 @@ class QPUSampler(Sampler):
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
         """A tile per problem. Those of a call that failed in spite of retries come back as `Samples.failed`."""
         receipt = Receipt()
+        runs = [self._plan(positions, problems, seeds[positions[0]]) for positions in self._tiles.calls(problems)]
+        calls = [call for run in runs for call in run.calls]
+        Flight(self._access, receipt).carry_out(calls)
+        # The budget, or what no retry can help: the next solve will meet it again. What was paid for is used first.
+        lasting = [call.failure for call in calls if isinstance(call.failure, SamplerError)]
+        if len(lasting) == len(calls) and not receipt.access_seconds:
+            raise lasting[0]
         answers: dict[int, Samples] = {}
-        for positions in self._tiles.calls(problems):
-            program = Program.of([problems[position] for position in positions], self.ranges, self.chain_prefactor)
-            self._warn_of_noise(program)
-            try:
-                solved = self._run(program, seeds[positions[0]], receipt)
-            except SamplerError as error:  # the budget, or what no retry can help: the next solve will meet it again
-                if not answers and not receipt.access_seconds:
-                    raise
-                solved = [Samples.failed(problem, str(error), {"receipt": receipt}) for problem in program.problems]
-            answers.update(zip(positions, solved, strict=True))  # what was paid for is used, whatever comes next
+        for run in runs:
+            answers.update(zip(run.positions, run.answers(receipt, self.polish), strict=True))
         return [answers[position] for position in range(len(problems))]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
@@ -210,8 +213,7 @@ class QPUSampler(Sampler):
             longest_chain=max(longest_chain(embedding) for tile in tiles for embedding in tile),
             access_seconds=sum(self._access.estimate(n_qubits, reads) for n_qubits, reads in calls),
             unresolved_share=max(
-                Program.of([problems[i] for i in call], self.ranges, self.chain_prefactor).unresolved_share()
-                for call in self._tiles.calls(problems)
+                self._program([problems[i] for i in call]).unresolved_share() for call in self._tiles.calls(problems)
             ),
         )
 
@@ -257,51 +259,29 @@ class QPUSampler(Sampler):
                 stacklevel=2,
             )
 
-    def _run(self, program: Program, seed: int, receipt: Receipt) -> list[Samples]:
-        """The answers of one program, from one call or several; reads of a call that failed are missing."""
+    def _plan(self, positions: list[int], problems: Sequence[QuadraticProblem], seed: int) -> Run:
+        """The program of these problems and its calls, each with a gauge of its own."""
+        program = self._program([problems[position] for position in positions])
+        self._warn_of_noise(program)
         composite, n_qubits = self._tiles.composite(program.problems[0], len(program.problems))
-        parts: list[list[Any]] = []
-        failure = ""
+        calls = []
         for number, reads in enumerate(self._reads(n_qubits)):
             flips = np.random.default_rng(child_seed(seed, number)).random((1, len(program.model.variables))) < 0.5
+            submit = partial(
+                composite.sample,
+                program.model,
+                srts=flips if self.spin_reversals else np.zeros_like(flips),
+                chain_strength=program.chain_strengths,
+                num_reads=reads,
+                auto_scale=False,
+                **self._device_parameters,
+            )
+            calls.append(Call(submit, reads, self._access.estimate(n_qubits, reads)))
+        return Run(positions, program, calls)
 
-            def submit(reads: int = reads, flips: Any = flips) -> Any:
-                return composite.sample(
-                    program.model,
-                    srts=flips if self.spin_reversals else np.zeros_like(flips),
-                    chain_strength=program.chain_strengths,
-                    num_reads=reads,
-                    auto_scale=False,
-                    **self._device_parameters,
-                )
-
-            try:
-                sampleset = self._access.call(submit, n_qubits, reads, receipt)
-                note_quality(sampleset, reads, receipt)
-                parts.append(program.read(sampleset))
-            except CallFailedError as error:
-                failure = str(error)
-            except SamplerError as error:
-                if not parts:
-                    raise
-                receipt.faults.append(f"reads left out: {error}")
-                break
-        if not parts:
-            return [Samples.failed(problem, failure, {"receipt": receipt}) for problem in program.problems]
-        return [
-            self._answer(problem, np.concatenate(bits), {**programmed, "receipt": receipt})
-            for problem, programmed, *bits in zip(program.problems, program.describe(), *parts, strict=True)
-        ]
-
-    def _answer(self, problem: QuadraticProblem, bits: Any, info: dict[str, Any]) -> Samples:
-        raw = Samples.of(problem, bits)
-        info["raw_energy"] = raw.best_energy
-        if not self.polish:
-            return Samples(raw.bits, raw.energies, info)
-        descent = require("dwave.samplers", extra=EXTRA, purpose="polishing reads").SteepestDescentSampler()
-        polished = descent.sample(problem.to_bqm(), initial_states=(bits, list(range(problem.n_variables))))
-        order = np.argsort(np.fromiter(polished.variables, dtype=np.int64))
-        return Samples.of(problem, polished.record.sample[:, order], info)
+    def _program(self, problems: list[QuadraticProblem]) -> Program:
+        limits = self._tiles.limits(problems[0], len(problems))
+        return Program.of(problems, self.ranges, self.chain_prefactor, limits)
 
     def _reads(self, n_qubits: int) -> list[int]:
         """The reads of each call: divided among the gauges, and by the limits of a call."""

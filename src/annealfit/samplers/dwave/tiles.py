@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from annealfit.errors import SamplerError, require
-from annealfit.hardware.chip import EXTRA, Chip, Embedding, qubits_of
+from annealfit.hardware.chip import Chip
+from annealfit.hardware.coupling_limits import TileLimit, coupling_limits
+from annealfit.hardware.embeddings import EXTRA, Embedding, qubits_of
 from annealfit.problem import QuadraticProblem
 from annealfit.samplers.dwave.programming import side_by_side
 
@@ -20,6 +22,7 @@ class Tiles:
     def __init__(self, device: Any, chip: Chip) -> None:
         self.device, self.chip = device, chip
         self._composites: dict[tuple[int, int], tuple[Any, int]] = {}
+        self._limits: dict[tuple[int, int], list[list[TileLimit]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_composites": {}}  # made again where they are needed
@@ -37,9 +40,19 @@ class Tiles:
 
     def embeddings(self, problem: QuadraticProblem, at_most: int) -> Sequence[Embedding]:
         """Up to so many disjoint embeddings of problems of this size."""
-        if self.chip.clique(problem.n_variables) is None:
+        found = self.chip.tiles(problem.n_variables, at_most)
+        if not found:
             raise SamplerError(self._too_large(problem))
-        return self.chip.tiles(problem.n_variables, at_most)
+        return found
+
+    def limits(self, problem: QuadraticProblem, count: int) -> list[list[TileLimit]]:
+        """What the couplings of each of so many tiles may add up to at a qubit."""
+        key = problem.n_variables, count
+        if key not in self._limits:
+            published = coupling_limits(self.device.properties)
+            tiles = self.embeddings(problem, count)
+            self._limits[key] = [[TileLimit.of(limit, tile, self.chip.graph) for limit in published] for tile in tiles]
+        return self._limits[key]
 
     def composite(self, problem: QuadraticProblem, count: int) -> tuple[Any, int]:
         """The device as a sampler for so many problems of this size side by side, and the qubits they take."""

@@ -1,0 +1,93 @@
+"""What couplings add up to at a qubit: compared with the program that D-Wave's own functions embed."""
+
+from __future__ import annotations
+
+import dimod
+import dwave.graphs
+import numpy as np
+import pytest
+from dwave.embedding import embed_bqm
+from dwave.system.coupling_groups import coupling_groups
+from random_problems import random_problem
+
+from annealfit.errors import SamplerError
+from annealfit.hardware.analog_error import DeviceRanges, torque_compensation
+from annealfit.hardware.chip import Chip
+from annealfit.hardware.coupling_limits import PER_GROUP, PER_QUBIT, CouplingLimit, TileLimit, coupling_limits
+from annealfit.samplers.dwave.programming import Program
+
+CHIPS = {"zephyr": Chip("Z3", dwave.graphs.zephyr_graph(3)), "pegasus": Chip("P4", dwave.graphs.pegasus_graph(4))}
+SIZE = 10
+
+
+def embedded_totals(model, tile, chain_strength, limit, graph):
+    """The sums of an embedded model, by D-Wave's embedding and groups."""
+    embedded = embed_bqm(model, tile, graph, chain_strength=chain_strength)
+    if limit == PER_QUBIT:
+        return [sum(embedded.adj[qubit].values()) for qubit in embedded.variables]
+    return [
+        sum(embedded.get_quadratic(*coupler, default=0.0) for coupler in group if set(coupler) <= {*embedded.variables})
+        for group in coupling_groups(graph)
+    ]
+
+
+def reversed_spins(couplings, signs):
+    return couplings * np.outer(signs, signs)
+
+
+@pytest.mark.parametrize(("family", "name"), [("zephyr", PER_GROUP), ("zephyr", PER_QUBIT), ("pegasus", PER_QUBIT)])
+def test_the_sums_are_those_of_dwaves_embedding(family, name):
+    chip, generator = CHIPS[family], np.random.default_rng(0)
+    rows, columns = np.triu_indices(SIZE, 1)
+    for tile in chip.tiles(SIZE, 3):
+        limit = TileLimit.of(CouplingLimit(name, -1.0, 1.0), tile, chip.graph)
+        couplings = np.triu(generator.normal(size=(SIZE, SIZE)), 1)
+        model = dimod.BinaryQuadraticModel(np.zeros(SIZE), couplings, "SPIN")
+        found = limit.shares @ couplings[rows, columns] - 1.5 * limit.chain_couplers
+        expected = [total for total in embedded_totals(model, tile, 1.5, name, chip.graph) if total]
+        np.testing.assert_allclose(np.sort(found[found != 0]), np.sort(expected), atol=1e-12)
+
+
+def test_the_excess_is_the_worst_of_all_reversals_and_one_of_them_has_it():
+    """Brute force over all gauges of six variables."""
+    chip = CHIPS["zephyr"]
+    tile = chip.clique(6)
+    low, high = -2.0, 1.0
+    limit = TileLimit.of(CouplingLimit(PER_GROUP, low, high), tile, chip.graph)
+    couplings = np.triu(np.random.default_rng(3).normal(size=(6, 6)), 1)
+    worst = 0.0
+    for code in range(32):  # the first spin stays: turning all changes nothing
+        signs = np.array([1, *(1 - 2 * (code >> bit & 1) for bit in range(5))])
+        model = dimod.BinaryQuadraticModel(np.zeros(6), reversed_spins(couplings, signs), "SPIN")
+        totals = embedded_totals(model, tile, 0.7, PER_GROUP, chip.graph)
+        worst = max(worst, max(totals) / high, min(totals) / low)
+    assert limit.excess(couplings[np.triu_indices(6, 1)], 0.7) == pytest.approx(worst)
+
+
+def test_problems_are_scaled_down_as_far_as_a_limit_asks_and_no_further():
+    chip = CHIPS["zephyr"]
+    problem = random_problem(0, 6, 2, 0.5)
+    tile = chip.clique(problem.n_variables)
+    couplings = problem.to_ising()[1]
+    free = Program.of([problem], DeviceRanges(), 2.0)
+    wide = TileLimit.of(CouplingLimit(PER_GROUP, -13.0, 10.0), tile, chip.graph)
+    assert Program.of([problem], DeviceRanges(), 2.0, [[wide]]).scales == free.scales
+    narrow = TileLimit.of(CouplingLimit(PER_GROUP, -0.5, 0.3), tile, chip.graph)
+    bound = Program.of([problem], DeviceRanges(), 2.0, [[wide, narrow]])
+    assert bound.scales[0] > free.scales[0]
+    pairs = couplings[np.triu_indices(len(couplings), 1)]
+    strength = torque_compensation(couplings, 2.0)
+    assert narrow.excess(pairs / bound.scales[0], strength / bound.scales[0]) == pytest.approx(1)
+    assert bound.chain_strengths[0] == pytest.approx(strength / bound.scales[0])
+
+
+def test_limits_that_are_none():
+    assert coupling_limits({}) == coupling_limits({PER_QUBIT: None}) == ()
+    assert [limit.name for limit in coupling_limits({PER_GROUP: [-13, 10], PER_QUBIT: [-18, 15]})] == [
+        PER_QUBIT,
+        PER_GROUP,
+    ]
+    with pytest.raises(SamplerError, match=r"per_qubit_coupling_range is \[0, 15\]; it has to go from below 0"):
+        coupling_limits({PER_QUBIT: [0, 15]})
+    # Only Zephyr graphs have groups.
+    assert list(CouplingLimit(PER_GROUP, -13.0, 10.0).groups(CHIPS["pegasus"].graph)) == []
