@@ -180,6 +180,10 @@ class MockQPU(MockDWaveSampler):
             group_of = _group_of_coupler(limit, self._chip["topology"], defects, self.seed if defects else 0)
             totals = np.zeros(1 + max(group_of.values(), default=0))
             for first, second, bias in spins.iter_quadratic():
+                if (first, second) not in group_of:
+                    raise dimod.exceptions.BinaryQuadraticModelStructureError(
+                        f"{first} and {second} are not coupled on this chip: embed the problem first"
+                    )
                 totals[group_of[first, second]] += bias
                 totals[group_of[second, first]] += bias
             found.append((limit, totals))
