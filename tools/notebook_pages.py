@@ -43,10 +43,10 @@ def notebook_page(notebook: Path, pictures: Path) -> str:
 
 
 def run_cell(source: str, names: dict[str, Any]) -> str:
-    """Run a cell among the names of those before it; returns what it prints, and the value of its last line.
+    r"""Run a cell among the names of those before it; returns what it prints, and the value of its last line.
 
-    >>> run_cell("x = 2\\nprint(x)\\nx + 1", {})
-    '2\\n3\\n'
+    >>> run_cell("x = 2\nprint(x)\nx + 1", {})
+    '2\n3\n'
     """
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None

@@ -1,7 +1,7 @@
 """Build the documentation site: `python tools/site.py FOLDER`. Everything is made afresh, and a warning is an error.
 
 The pages are those of docs/; the notebooks, which are run for their results; and a reference made of the docstrings, a
-page for each room of the package. Pages that are in no list of docs/index.md stand in the way too, so none is forgotten.
+page for each room of the package. A page that is in no list of docs/index.md is an error too, so none is forgotten.
 """
 
 from __future__ import annotations
