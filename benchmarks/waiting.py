@@ -44,7 +44,7 @@ def main() -> None:
         tries = [[processor_seconds(source, arguments) for source in sources] for _ in range(TRIES)]
         least = [min(column) for column in zip(*tries, strict=True)]
         ratio = [f"{least[1] / least[0]:.1f}"] if len(least) > 1 else []
-        print(f"{name:25}", *(f"{seconds:.2f}" for seconds in least), *ratio, flush=True)
+        print(f"{name:25}", *(f"{seconds:.2f}".replace("nan", "–") for seconds in least), *ratio, flush=True)
 
 
 if __name__ == "__main__":
