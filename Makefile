@@ -23,12 +23,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing annealfit into $(VENV) ..."
+	@echo "Installing annealfit into $(VENV) (the first time this takes a minute or more) ..."
 	@$(PIP) --editable '.[all]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing annealfit and its development tools into $(VENV) ..."
+	@echo "Installing annealfit and its development tools into $(VENV) (the first time this takes minutes) ..."
 	@$(PIP) --editable '.[all,dev]'
 	@touch $@ $(VENV)/.demo
 

@@ -4,6 +4,7 @@
 disturbs less than a clock; with the source folder of another version, of both in turn, and their ratio.
 """
 
+import math
 import os
 import resource
 import subprocess
@@ -18,6 +19,7 @@ COMMANDS = {
     "train digits": ["-m", "annealfit", "train", "digits", "--out"],
     "train digits --no-plots": ["-m", "annealfit", "train", "digits", "--no-plots", "--out"],
 }
+NOT_KNOWN = 2  # the exit code of an option that a version does not have
 
 
 def processor_seconds(source: Path, arguments: list[str]) -> float:
@@ -25,8 +27,11 @@ def processor_seconds(source: Path, arguments: list[str]) -> float:
         command = [sys.executable, *arguments, *([f"{folder}/run"] if arguments[-1] == "--out" else [])]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         environment = {**os.environ, "PYTHONPATH": str(source)}
-        subprocess.run(command, check=True, capture_output=True, cwd=folder, env=environment)
+        code = subprocess.run(command, capture_output=True, cwd=folder, env=environment).returncode
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if code == NOT_KNOWN:
+        return math.nan
+    assert code == 0, command
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
@@ -39,7 +44,7 @@ def main() -> None:
         tries = [[processor_seconds(source, arguments) for source in sources] for _ in range(TRIES)]
         least = [min(column) for column in zip(*tries, strict=True)]
         ratio = [f"{least[1] / least[0]:.1f}"] if len(least) > 1 else []
-        print(f"{name:25}", *(f"{seconds:.2f}" for seconds in least), *ratio, flush=True)
+        print(f"{name:25}", *(f"{seconds:.2f}".replace("nan", "–") for seconds in least), *ratio, flush=True)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ html_css_files = ["site.css"]
 html_show_sphinx = False
 html_copy_source = False
 html_baseurl = ""
+highlight_language = "none"  # a block that names no language has none
 templates_path: list[str] = []
 
 
@@ -104,6 +105,12 @@ def read_docstring(app: object, what: str, name: str, thing: object, options: ob
             lines[place] = _plain(line)
 
 
+def skip_requests(app: object, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+    """Leave out what scikit-learn adds to every estimator with a `sample_weight`: set_fit_request and its like."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def setup(app: object) -> None:
     """Read docstrings before napoleon does."""
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # type: ignore[attr-defined]
+    app.connect("autodoc-skip-member", skip_requests)  # type: ignore[attr-defined]

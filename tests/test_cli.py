@@ -128,6 +128,7 @@ def test_history_as_parquet_and_table_as_json(tmp_path):
     import pandas
 
     result = annealfit("train", "digits", "--max-iter", 3, "--out", tmp_path / "r", "--history", "parquet", "--json")
+    assert f"Run folder: {tmp_path / 'r'}" in result.stderr  # beside the document
     assert set(json.loads(result.stdout)) >= {"QUBO 3-bit", "Logistic optimum"}
     frame = pandas.read_parquet(tmp_path / "r" / "history.parquet")
     assert (frame["method"] == "QUBO 3-bit").sum() == 3

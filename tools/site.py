@@ -1,13 +1,12 @@
 """Build the documentation site: `python tools/site.py FOLDER`. Everything is made afresh, and a warning is an error.
 
-The pages are those of docs/, and a reference is made of the docstrings: a page for each room of the package. Pages that
-are in no list of docs/index.md stand in the way too, so none is forgotten.
+The pages are those of docs/; the notebooks, which are run for their results; and a reference made of the docstrings, a
+page for each room of the package. A page that is in no list of docs/index.md is an error too, so none is forgotten.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import shutil
 import sys
 import tempfile
@@ -75,33 +74,16 @@ def keep_places(index: Path) -> None:
     index.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def notebook_text(notebook: Path) -> str:
-    """A notebook as a page: its words and its code, and where to find it."""
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    texts = ["".join(cell["source"]) for cell in cells]
-    parts = [
-        f"```python\n{text}\n```" if cell["cell_type"] == "code" else text
-        for cell, text in zip(cells, texts, strict=True)
-    ]
-    return "\n\n".join([*parts, f"*The notebook itself: `notebooks/{notebook.name}`. The tests run it.*"]) + "\n"
-
-
-def write_notebooks(folder: Path) -> None:
-    """A page for each notebook."""
-    folder.mkdir()
-    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        (folder / f"{notebook.stem}.md").write_text(notebook_text(notebook), encoding="utf-8")
-
-
 def build(target: Path) -> int:
     """Build the site in a folder, which is replaced; returns Sphinx's exit code."""
+    from notebook_pages import write_notebook_pages
     from sphinx.cmd.build import build_main
 
     sys.path.insert(0, str(SOURCE))  # the package of this very tree
     with tempfile.TemporaryDirectory() as scratch:
         pages = Path(scratch) / "pages"
         shutil.copytree(ROOT / "docs", pages)
-        write_notebooks(pages / "notebooks")
+        write_notebook_pages(ROOT / "notebooks", pages / "notebooks")
         keep_places(pages / "index.md")
         write_reference(pages / "api")
         shutil.rmtree(target, ignore_errors=True)

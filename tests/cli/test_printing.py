@@ -8,11 +8,17 @@ import re
 
 import pytest
 from rich.console import Console
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from annealfit.cli import app, display, printing
 
 ROWS = [("QUBO 3-bit", "86.4 (81.5)", "1.17550", "1,234,567", "a note of many words that may be folded anywhere")] * 2
+COMMANDS = {
+    f"{name} {below}".strip()
+    for name, command in get_command(app).commands.items()
+    for below in ("", *getattr(command, "commands", ()))
+}
 HEADINGS = ("method", "Train accuracy, %", "loss", "couplings", "note")
 
 
@@ -65,12 +71,18 @@ def test_the_short_option_for_help(arguments):
     assert "Usage:" in result.output
 
 
-def test_paragraphs_of_help_flow(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERMINAL_WIDTH", "200")
-    text = CliRunner().invoke(app, ["train", "--help"]).output
+def test_paragraphs_of_help_flow():
+    text = CliRunner().invoke(app, ["train", "--help"], terminal_width=140).output
     (line,) = [line for line in text.splitlines() if "Draws random convolution features" in line]
     assert len(line.strip()) > 120  # which the source's lines never are
+
+
+@pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
+def test_help_fits_80_columns_and_says_every_sentence(command):
+    text = CliRunner().invoke(app, [*command.split(), "--help"], terminal_width=80).output
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    _, _, commands = text.partition("Commands:")
+    assert "..." not in commands  # what each is for is said in full
 
 
 def test_progress_never_shows_a_number_that_is_none(monkeypatch):

@@ -120,7 +120,7 @@ def test_damaged_record_is_named_and_skipped(run_folder, tmp_path):
     page = path.read_text(encoding="utf-8")
     assert victim.name in page
     assert str(tmp_path) not in page
-    assert "1 records are damaged" in " ".join(page.split())
+    assert "1 damaged. Each table says what it lacks." in " ".join(page.split())
 
 
 def test_only_damaged_records_are_refused(tmp_path):

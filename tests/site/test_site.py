@@ -62,6 +62,20 @@ def test_what_a_package_exports_is_documented_where_it_is_defined(site):
         assert set(defined) - names == set()
 
 
+def test_names_in_the_reference_lead_somewhere(site):
+    index = (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8")
+    targets = set(re.findall(r"{py:obj}`[^<`]*<([^>]+)>`", index))
+    assert len(targets) > 15
+    assert targets - documented(site) == set()
+
+
+def test_notebooks_show_their_results(site):
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        text = (site / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+        assert "highlight-text" in text  # what it prints
+    assert len(list((site / "_images").glob("quick_start-*.png"))) == 2
+
+
 def test_nothing_comes_from_elsewhere(site):
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

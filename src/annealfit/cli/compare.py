@@ -92,18 +92,19 @@ def compare(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give every sampler the same problems, and say how often it finds the optimum and how long that takes.
+    """Give every sampler the same problems, and compare.
 
-    The problems are a training's own, of its first iteration and of a later one, in raw and in centred coordinates.
-    Their optimum is proven first, so that a read is right or wrong. Then the training itself is run with each sampler.
+    Tells how often each finds the optimum, and how long that takes. The problems are a training's own, of its first
+    iteration and of a later one, in raw and in centred coordinates. Their optimum is proven first, so that a read is
+    right or wrong. Then the training itself is run with each sampler.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit compare-samplers digits
 
-      annealfit compare-samplers digits --bits 1-3 --samplers levels,native --iterations 0
+      annealfit compare-samplers digits --bits 1-3 --samplers levels,native
 
-      annealfit compare-samplers digits --coordinates centred --samplers native,native:num_sweeps=1000 -o runs/sweeps
+      annealfit compare-samplers digits --samplers native,native:num_sweeps=1000
     """
     from annealfit.cli.comparison_files import describe_comparison, opened_comparison_folder, save_comparison
     from annealfit.cli.comparison_tables import print_comparison

@@ -74,7 +74,7 @@ def _solving_cells(row: SolveRow) -> tuple[str, ...]:
     success, time = row.success, row.seconds_to_solution
     at_most, at_least = ("", "") if row.proven else ("≤ ", "≥ ")
     return (
-        "0" if row.residual < _ROUNDING else f"{100 * row.residual:.3g}",
+        "0" if row.residual < _ROUNDING else _plain_number(100 * row.residual),
         f"{at_most}{100 * success.value:.1f}",
         f"{100 * success.low:.0f}–{100 * success.high:.0f}",
         f"{row.problems_solved}",
@@ -121,4 +121,13 @@ def _table(
 def _milliseconds(seconds: float, digits: int = 3) -> str:
     if math.isinf(seconds):
         return "never"
-    return f"{1e3 * seconds:,.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.{digits}g}"
+    return _plain_number(1e3 * seconds, digits)
+
+
+def _plain_number(value: float, digits: int = 3) -> str:
+    """A number that is not negative, with so many digits at least, and never as a power of ten if it is large.
+
+    >>> [_plain_number(value) for value in (0.01234, 99.96, 1234.5)], _plain_number(99.6, digits=2)
+    (['0.0123', '100', '1,234'], '100')
+    """
+    return f"{value:,.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"

@@ -18,11 +18,11 @@ datasets_app = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
 
 @datasets_app.callback()
 def datasets(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List the data sets that can be trained on, and fetch them.
+    """List the data sets there are, and fetch them.
 
     Files are kept in the folder that the environment variable ANNEALFIT_DATA names, or else in the user's cache.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit datasets
 
@@ -62,7 +62,7 @@ def fetch_files(
 ) -> None:
     """Download the files of a data set and check their digests.
 
-    [bold]Example[/]
+    Example of use:
 
       annealfit datasets fetch mnist
     """

@@ -76,13 +76,13 @@ def hardware(
     plot: Annotated[Path | None, typer.Option("-o", "--plot", metavar="FILE", help="Draw it: png, svg or pdf.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell whether the problems of a training fit an annealer's chip, and what they cost there.
+    """Tell what fits an annealer's chip, and what it costs.
 
     Embeds every class's problem, which is a clique of (d+1)·K variables, counts how many classes fit side by side,
     and sets the coefficients of digits' problems, raw and centred, against the published analog error. With --filters
     the problems are those of filters, cliques of (kernel²·channels+1)·K variables. Nothing is submitted.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit hardware --features 18 --classes 10 --bits 1-20
 

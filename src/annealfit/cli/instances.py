@@ -33,13 +33,14 @@ SelectOption = Annotated[
 
 @instances_app.callback()
 def instances() -> None:
-    """QUBO problems from real training, for other people's solvers: named, seeded, with their best known energy.
+    """Use QUBO problems from real training, to test solvers.
 
-    A name says it all: digits-d18-k3-centred-first-c0 is from training on digits with 18 features and 3 bits per
-    weight, in centred coordinates (raw is harder), at the first iteration (late: after 5), for class 0. It has
-    (18 + 1) · 3 variables. The same name gives the same coefficients everywhere; their SHA-256 says so.
+    They are named and seeded, and their best known energy is on record. A name says it all:
+    digits-d18-k3-centred-first-c0 is from training on digits with 18 features and 3 bits per weight, in centred
+    coordinates (raw is harder), at the first iteration (late: after 5), for class 0. It has (18 + 1) · 3 variables. The
+    same name gives the same coefficients everywhere; their SHA-256 says so.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit instances list --select "digits-*"
 
@@ -55,7 +56,7 @@ def list_instances(select: SelectOption = None, as_json: JsonOption = False) -> 
 
     A proven energy is the optimum. One that is not is the best of many anneals, and yours may be better.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit instances list
 
@@ -102,11 +103,11 @@ def write_instances(
     known energy with its bits, whether it is proven, and which sampler found it. All text files are exact; their
     offset stands in a comment, which other programs pass over: the sidecar says what to add to their energies.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit instances write problems --select "digits-d18-k3-*"
 
-      annealfit instances write problems --select "*-d18-*" --select "*-d36-*" --format bqm --format npz
+      annealfit instances write problems --select "*-d18-*" --format bqm
     """
     from annealfit.instances import require_data, write_instance
 
@@ -145,9 +146,10 @@ def check_samples(
     ] = WITHIN,
     as_json: JsonOption = False,
 ) -> None:
-    """Score another solver's answers: energies computed anew, distance to the best known, success probability.
+    """Score another solver's answers.
 
-    One row per read, the bits in the order of the variables. As CSV:
+    Energies are computed anew; the table has the distance to the best known energy and the success probability. The
+    file has a row for every read, with the bits in the order of the variables. As CSV:
 
       instance,bits
 
@@ -159,7 +161,7 @@ def check_samples(
     residual is how far the best read is above the best known energy, as a share of it; success is the share of reads
     that reach it. "optimal" means proven; "new best" means that an unproven record is beaten: --json has the bits.
 
-    [bold]Example[/]
+    Example of use:
 
       annealfit instances check answers.csv
     """

@@ -53,12 +53,12 @@ def reproduce(
     download: DownloadOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the paper's experiments and set every number beside ours.
+    """Run the paper's experiments; its numbers beside ours.
 
     Every finished run is stored at once: interrupt it at any moment, start it again, and it goes on. Tables that
     share runs share them.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit reproduce digits --preset annealfit --seeds 42
 
@@ -130,9 +130,11 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make one self-contained page of all records: the paper's numbers beside ours, curves, pictures.
+    """Make one page of all records, to look at or to send.
 
-    [bold]Example[/]
+    It has the paper's numbers beside ours, curves and pictures, and needs no other file.
+
+    Example of use:
 
       annealfit report runs/paper -o report.html
     """

@@ -14,11 +14,11 @@ from annealfit.cli.display import console, errors, plain
 from annealfit.errors import AnnealfitError
 
 app = typer.Typer(
-    help="Train image classifiers by annealing, and set classical training beside it.",
+    help="Train classifiers by annealing: their weights are found by solving QUBOs.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # in 80 columns rich leaves the descriptions of options less than twenty
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 140},
 )
 
 
@@ -56,21 +56,32 @@ def _fail(message: str) -> None:
 def reflow_help(commands: typer.Typer) -> None:
     """Let the paragraphs of every command's help flow: their lines are broken for the reader of the source."""
     for entry in (*commands.registered_commands, commands.registered_callback):
-        if entry is not None and entry.callback is not None:
-            entry.help = flowing(inspect.getdoc(entry.callback) or "")
+        text = inspect.getdoc(entry.callback) if entry is not None and entry.callback is not None else None
+        if entry is not None and text is not None:
+            entry.help = flowing(text)
     for group in commands.registered_groups:
         if group.typer_instance is not None:
             reflow_help(group.typer_instance)
 
 
 def flowing(text: str) -> str:
-    r"""The text with each paragraph in one line; an indented line stays as it is.
+    r"""The text with each paragraph in one line; indented lines stay as they are, together.
 
-    >>> flowing("One\nparagraph.\n\n  a command")
-    'One paragraph.\n\n  a command'
+    >>> flowing("One\nparagraph.\n\n  a command\n\n  another")
+    'One paragraph.\n\n\x08\n  a command\n  another'
     """
-    paragraphs = text.split("\n\n")
-    return "\n\n".join(part if part.startswith(" ") else " ".join(part.split()) for part in paragraphs)
+    parts: list[str] = []
+    for paragraph in text.split("\n\n"):
+        if not paragraph.startswith(" "):
+            parts.append(" ".join(paragraph.split()))
+        elif parts and parts[-1].startswith(_AS_IT_IS):
+            parts[-1] += f"\n{paragraph}"
+        else:
+            parts.append(f"{_AS_IT_IS}\n{paragraph}")
+    return "\n\n".join(parts)
+
+
+_AS_IT_IS = "\b"  # before lines that click shall not flow
 
 
 @app.callback(invoke_without_command=True)

@@ -69,19 +69,20 @@ def quantize(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the errors: png, svg or pdf.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Round a trained network's weights to a few bits each, so that its outputs change as little as possible.
+    """Round a trained network's weights to a few bits each.
 
-    Layers (MatMul, Gemm and Conv) are quantised one after another, each with the inputs that the quantised layers
-    before it produce. At 1 and 2 bits annealing has up to half the error of GPTQ; at 3 bits and more there is little
-    left to win. The written network is an ordinary one, with the rounded values as its weights.
+    The bits are chosen so that the network's outputs change as little as possible. Layers (MatMul, Gemm and Conv) are
+    quantised one after another, each with the inputs that the quantised layers before it produce. At 1 and 2 bits
+    annealing has up to half the error of GPTQ; at 3 bits and more there is little left to win. The written network is
+    an ordinary one, with the rounded values as its weights.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit quantize model.onnx --bits 2 --calibration X.npy -o small.onnx
 
-      annealfit quantize model.onnx --bits 2 --levels ternary --calibration X.npy --keep head --plot errors.png
+      annealfit quantize model.onnx --bits 2 --levels ternary --calibration X.npy
 
-      annealfit quantize model.onnx --bits 1 --calibration X.npy --sampler mock-qpu:num_reads=50 --json
+      annealfit quantize model.onnx --bits 1 --calibration X.npy --sampler levels
     """
     from annealfit.quantization.network import quantize_network
     from annealfit.report import quantization_figure

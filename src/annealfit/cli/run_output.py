@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
-from annealfit.cli.display import console, make_table, plain
+from annealfit.cli.display import console, errors, make_table, plain
 from annealfit.cli.printing import print_table
 from annealfit.cli.sampling import sampler_notes
 from annealfit.errors import MissingDependencyError
@@ -31,9 +31,9 @@ def tell_run(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as
         typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
     else:
         print_table(_comparison_table(run))
-        for note in notes:
-            console.print(plain(note), soft_wrap=True)
-        console.print(plain(f"Run folder: {folder}"), soft_wrap=True)
+    beside = errors if as_json else console  # beside the document, for people
+    for note in (*notes, f"Run folder: {folder}"):
+        beside.print(plain(note), soft_wrap=True)
     if interrupted:
         raise typer.Exit(130)  # what shells say of a program that Ctrl-C ended
 

@@ -90,14 +90,14 @@ def train(
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Train on a data set by annealing, with classical training beside it.
+    """Train by annealing, with classical training beside it.
 
     Draws random convolution features, or takes the rows of a table as they are, trains the classifier head
     by QUBO solves, prints one table, and leaves a run folder: model, configuration, history, metrics, plots.
     Ctrl-C ends the training early and keeps what was learnt; --resume goes on from there. With
     --train-filters the filters are trained by QUBO solves too, and the folder has pictures of them.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit train digits
 
@@ -109,9 +109,9 @@ def train(
 
       annealfit train embeddings.npy --labels labels.npy --standardize features
 
-      annealfit train embeddings.parquet --labels species --scheduler tcp://10.0.0.1:8786
+      annealfit train rows.parquet --labels kind --scheduler tcp://10.0.0.1:8786
 
-      annealfit train digits --bits 2 --max-iter 20 --sampler mock-qpu:topology=Z12,faults=0.1
+      annealfit train digits --bits 2 --sampler mock-qpu:topology=Z12,faults=0.1
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     _check_resumable(out, resume)

@@ -49,7 +49,7 @@ def predict(
 ) -> None:
     """Classify image files with a trained model.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit predict runs/demo runs/demo/samples/class-8.png
 
@@ -106,12 +106,12 @@ def export(
     seed: SeedOption = 42,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the first QUBO of a training to a file, for other people's solvers.
+    """Write a QUBO of a training to a file, for other solvers.
 
     The text formats have no place for the energy's constant: it stands in a comment, and is told here. Problems with a
     name, a digest and a best known energy are in `annealfit instances`.
 
-    [bold]Examples[/]
+    Examples of use:
 
       annealfit export digits --format bqm -o digits.bqm
 

@@ -108,15 +108,13 @@ def _against_paper(sets: Sequence[Sequence[Dot]], preset: str) -> str:
 def _counted(answers: Sequence[bool]) -> str:
     """How many are true, in words.
 
-    >>> _counted([True, False]), _counted([True, True]), _counted([False])
-    ('1 of 2 data sets', 'all 2 data sets', '0 of 1 data set')
+    >>> _counted([True, False]), _counted([True, True]), _counted([False]), _counted([True])
+    ('1 of 2 data sets', 'all 2 data sets', '0 of 1 data set', 'the one data set that was run')
     """
+    if list(answers) == [True]:
+        return "the one data set that was run"
     noun = "data set" if len(answers) == 1 else "data sets"
-    return (
-        f"all {len(answers)} {noun}"
-        if all(answers) and len(answers) > 1
-        else f"{sum(answers)} of {len(answers)} {noun}"
-    )
+    return f"all {len(answers)} {noun}" if all(answers) else f"{sum(answers)} of {len(answers)} {noun}"
 
 
 def dot_panels(records: Sequence[Record]) -> list[tuple[str, list[Dot]]]:

@@ -23,11 +23,13 @@
     names.forEach((name, place) => make(select, "option", { value: place }, name));
   }
   const unique = (values) => [...new Set(values)];
+  const raised = (power) => power.replace(/[-+0-9]/g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)] ?? "");
   function short(value) {
     if (value === null || value === undefined) return "–";
     const size = Math.abs(value);
-    if (size !== 0 && (size < 1e-3 || size >= 1e5)) return value.toExponential(1);
-    return String(Number(value.toPrecision(3)));
+    if (size === 0 || (size >= 1e-3 && size < 1e5)) return String(Number(value.toPrecision(3)));
+    const [factor, power] = value.toExponential(1).split("e");
+    return `${Number(factor) === 1 ? "" : `${Number(factor)}·`}10${raised(power)}`;
   }
 
   // --- tables
