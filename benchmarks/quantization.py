@@ -167,9 +167,9 @@ def neighbour(folder: Path | None, *, quick: bool) -> None:
                 ("GPTQ + descent", "descent"),
                 ("annealed levels", "annealed"),
             ):
-                began = time.perf_counter()
+                began = time.process_time()
                 found = quantize_network(trained.model, trained.calibration, bits, method=method)
-                seconds = time.perf_counter() - began
+                seconds = time.process_time() - began
                 first, *_, last = (layer.error for layer in found)
                 rows.append(
                     [
@@ -184,7 +184,7 @@ def neighbour(folder: Path | None, *, quick: bool) -> None:
                 )
                 print("#", *rows[-1], flush=True)
         rows.append([dataset, "32", "as trained", "", "", f"{plain:.2f}", ""])
-    headings = ["data set", "bits", "method", "error, first layer", "last layer", "accuracy, %", "seconds"]
+    headings = ["data set", "bits", "method", "error, first layer", "last layer", "accuracy, %", "CPU seconds"]
     print_table("The neighbour's data sets, pixels–128–64–classes", headings, rows)
 
 
