@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.errors import FileFormatError, InvalidInputError, require
-from annealfit.persistence import replacing
 
 _PURPOSE = "a network in ONNX"
 
@@ -107,11 +106,6 @@ class OnnxGraph:
             graph.ClearField(field)
             getattr(graph, field).extend(kept)
         return model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network, whole or not at all."""
-        with replacing(path) as file:
-            file.write(self.model.SerializeToString())
 
     def _fold_constants(self) -> None:
         onnx, graph = onnx_module(), self.model.graph
