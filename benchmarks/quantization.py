@@ -53,9 +53,10 @@ def perceptrons(folder: Path | None, *, quick: bool, plot: Path | None = None) -
     _networks("784–128–64–10 on MNIST", lambda seed: perceptron("mnist", seed, folder), quick=quick, plot=plot)
 
 
-def convolutions(folder: Path | None, *, quick: bool) -> None:
+def convolutions(folder: Path | None, *, quick: bool, plot: Path | None = None) -> None:
     """Convolution networks by Adam."""
-    _networks("convolutions of 8 and 16 filters on MNIST", lambda seed: conv_net(seed, folder), quick=quick)
+    title = "convolutions of 8 and 16 filters on MNIST"
+    _networks(title, lambda seed: conv_net(seed, folder), quick=quick, plot=plot)
 
 
 def _networks(title: str, make: Callable[[int], Trained], *, quick: bool, plot: Path | None = None) -> None:
@@ -161,6 +162,7 @@ def neighbour(folder: Path | None, *, quick: bool) -> None:
             for title, method in (
                 ("nearest", "nearest"),
                 ("up or down, annealed", UpOrDown()),
+                ("up or down, 3,000 sweeps", UpOrDown(sweeps=3000)),
                 ("GPTQ", "gptq"),
                 ("GPTQ + descent", "descent"),
                 ("annealed levels", "annealed"),
@@ -272,8 +274,11 @@ PARTS = {
 def run(
     *, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None, plot: Path | None = None
 ) -> None:
+    drawn = [part for part in parts if part in ("perceptron", "convolutions")]
+    if plot is not None and len(drawn) != 1:
+        raise SystemExit("--plot is for one part alone: perceptron, or convolutions")
     for part in parts:
-        PARTS[part](folder, quick=quick, **({"plot": plot} if part == "perceptron" else {}))
+        PARTS[part](folder, quick=quick, **({"plot": plot} if part in drawn else {}))
 
 
 if __name__ == "__main__":
@@ -283,6 +288,6 @@ if __name__ == "__main__":
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=list(PARTS))
     parser.add_argument("--quick", action="store_true", help="one network, fewer levels")
     parser.add_argument("--networks", type=Path, help="a folder in which trained networks are kept")
-    parser.add_argument("--plot", type=Path, help="a figure of the perceptron's errors")
+    parser.add_argument("--plot", type=Path, help="a figure of the errors of perceptron, or of convolutions")
     given = parser.parse_args()
     run(quick=given.quick, parts=tuple(given.parts or PARTS), folder=given.networks, plot=given.plot)
