@@ -3,7 +3,7 @@
 perceptron    784–128–64–10 on MNIST by scikit-learn, three networks: the error of every layer and the accuracy at
               1 bit, ternary, 2, 3 and 4 bits
 convolutions  the same of a small convolution network
-unseen        the first layer's error on images that it was not calibrated on
+unseen        one network: the first layer's error on images that it was not calibrated on
 neighbour     Fashion-MNIST, EMNIST and CIFAR-10 (grey): beside simulated annealing on the formulation that rounds
               every weight up or down (Subiñas et al.)
 time          a layer of 784×128 at 2 bits, and dwave-samplers on the same problems
@@ -13,19 +13,22 @@ see the same inputs, those that the layers before, quantised by annealing, produ
 with every layer quantised by the method alone.
 """
 
-from benchmarks.timing import least_seconds, print_table
+from benchmarks.timing import print_table
 
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 
 from annealfit.metric import Metric
+from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems
-from annealfit.quantization import Annealed, Grid, InputMoments, quantize_layer, quantize_network
+from annealfit.quantization import GPTQ, Annealed, Descent, Grid, InputMoments, quantize_layer, quantize_network
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.quantization.layers import Layer
 from annealfit.quantization.sampled import to_problems
@@ -50,9 +53,10 @@ def perceptrons(folder: Path | None, *, quick: bool, plot: Path | None = None) -
     _networks("784–128–64–10 on MNIST", lambda seed: perceptron("mnist", seed, folder), quick=quick, plot=plot)
 
 
-def convolutions(folder: Path | None, *, quick: bool) -> None:
+def convolutions(folder: Path | None, *, quick: bool, plot: Path | None = None) -> None:
     """Convolution networks by Adam."""
-    _networks("convolutions of 8 and 16 filters on MNIST", lambda seed: conv_net(seed, folder), quick=quick)
+    title = "convolutions of 8 and 16 filters on MNIST"
+    _networks(title, lambda seed: conv_net(seed, folder), quick=quick, plot=plot)
 
 
 def _networks(title: str, make: Callable[[int], Trained], *, quick: bool, plot: Path | None = None) -> None:
@@ -97,23 +101,18 @@ def draw(errors: dict[str, dict[str, float]], path: Path, title: str) -> None:
 
 def unseen(folder: Path | None, *, quick: bool) -> None:
     """Errors of the first layer on images that were not used for calibration, by their number and the damping."""
-    rows = []
+    rows, trained = [], perceptron("mnist", 0, folder)
     for name in ("1 bit", "2 bits"):
         for count in (2000,) if quick else (500, 2000):
             for damping in (0.0, 0.01) if quick else (0.0, 0.01, 0.05):
-                cells = np.mean(
-                    [_seen_and_unseen(folder, seed, name, count, damping) for seed in range(1 if quick else 3)], axis=0
-                )
+                cells = _seen_and_unseen(trained, name, count, damping)
                 rows.append([name, str(count), f"{damping:g}", *(f"{seen:.4f} / {other:.4f}" for seen, other in cells)])
                 print("#", *rows[-1], flush=True)
     headings = ["levels", "images", "damping", "GPTQ", "GPTQ + descent", "annealed"]
     print_table("First layer on MNIST: error on the calibration images / on the test images", headings, rows)
 
 
-def _seen_and_unseen(
-    folder: Path | None, seed: int, name: str, count: int, damping: float
-) -> list[tuple[float, float]]:
-    trained = perceptron("mnist", seed, folder)
+def _seen_and_unseen(trained: Trained, name: str, count: int, damping: float) -> list[tuple[float, float]]:
     weights, bias, *_ = _constants(trained.model)
     seen, test = trained.calibration[:count].astype(float), trained.X_test.astype(float)
     wanted, found = test @ weights + bias, []
@@ -163,13 +162,14 @@ def neighbour(folder: Path | None, *, quick: bool) -> None:
             for title, method in (
                 ("nearest", "nearest"),
                 ("up or down, annealed", UpOrDown()),
+                ("up or down, 3,000 sweeps", UpOrDown(sweeps=3000)),
                 ("GPTQ", "gptq"),
                 ("GPTQ + descent", "descent"),
                 ("annealed levels", "annealed"),
             ):
-                began = time.perf_counter()
+                began = time.process_time()
                 found = quantize_network(trained.model, trained.calibration, bits, method=method)
-                seconds = time.perf_counter() - began
+                seconds = time.process_time() - began
                 first, *_, last = (layer.error for layer in found)
                 rows.append(
                     [
@@ -184,74 +184,75 @@ def neighbour(folder: Path | None, *, quick: bool) -> None:
                 )
                 print("#", *rows[-1], flush=True)
         rows.append([dataset, "32", "as trained", "", "", f"{plain:.2f}", ""])
-    headings = ["data set", "bits", "method", "error, first layer", "last layer", "accuracy, %", "seconds"]
+    headings = ["data set", "bits", "method", "error, first layer", "last layer", "accuracy, %", "CPU seconds"]
     print_table("The neighbour's data sets, pixels–128–64–classes", headings, rows)
 
 
 def timing(folder: Path | None, *, quick: bool) -> None:
-    """Seconds of a 784×128 layer at 2 bits, one thread; dwave-samplers on the same problems."""
-    import dimod
-    from dwave.samplers import SimulatedAnnealingSampler
-
+    """Seconds of a 784×128 layer at 2 bits; dwave-samplers on the same problems."""
     trained = perceptron("mnist", 0, folder)
-    weights = next(_constants(trained.model))
-    moments = InputMoments.of(trained.calibration)
-    rows, repeats = [], 1 if quick else 3
+    weights, moments = next(_constants(trained.model)), InputMoments.of(trained.calibration)
     quantize_layer(weights[:20, :2], trained.calibration[:, :20], method="annealed")  # compiles
+    rows, threads = [], joblib.cpu_count()
     for title, method in (
         ("GPTQ", "gptq"),
         ("GPTQ + descent", "descent"),
-        ("annealed (all of it)", "annealed"),
-        ("annealed, one thread", Annealed(num_threads=1)),
+        ("all of it, one thread", Annealed(num_threads=1)),
+        (f"all of it, {threads} threads", Annealed(num_threads=threads)),
     ):
-        result: list[Any] = []
-        seconds = least_seconds(
-            lambda method=method, result=result: result.append(quantize_layer(weights, moments, bits=2, method=method)),
-            repeats=repeats,
-        )
-        rows.append([title, f"{seconds:.2f}", f"{result[-1].error:.4f}"])
-    print_table("A layer of 784×128 at 2 bits", ["method", "seconds", "error"], rows)
-    # The same problems, a few outputs: the levels of 784 weights at the scales that annealing found.
-    count, sweeps = 2 if quick else 4, 100
-    layer = Layer.of(weights[:, :count], moments, None, Grid.of(2), None, None, None, None)
-    found = quantize_layer(weights[:, :count], moments, bits=2)
-    problems = to_problems(layer.problem, found.scales[:, None])
-    offsets = layer.problem.powers
-    ours_began = time.perf_counter()
-    ours = Annealed(num_sweeps=sweeps, num_reads=1, num_threads=1).improve(
-        layer.problem, Rounding(_numbers(found, layer), found.scales[:, None]), 0
-    )
-    ours_seconds = (time.perf_counter() - ours_began) / count
-    rows = [["annealed levels", f"{ours_seconds:.3f}", _share(layer.problem.errors(ours), offsets)]]
-    native = SimulatedAnnealer(num_sweeps=sweeps, num_threads=1)
-    seconds = least_seconds(lambda: native.solve(problems, range(count)), repeats=repeats) / count
-    energies = np.array([answer.best_energy for answer in native.solve(problems, range(count))])
-    rows.append(["SimulatedAnnealer (bits)", f"{seconds:.3f}", _share(energies + offsets, offsets)])
-    models = [problem.to_bqm() for problem in problems]
-    sampler, began, energies = SimulatedAnnealingSampler(), time.perf_counter(), []
-    for number, model in enumerate(models):
-        answer = sampler.sample(model, num_reads=1, num_sweeps=sweeps, seed=number, beta_range=_betas(problems, number))
-        energies.append(answer.first.energy)
-    theirs = (time.perf_counter() - began) / count
-    rows.append(["dwave-samplers (bits)", f"{theirs:.3f}", _share(np.array(energies) + offsets, offsets)])
-    assert isinstance(models[0], dimod.BinaryQuadraticModel)
-    print_table(f"{count} outputs, {sweeps} sweeps, one thread", ["sampler", "seconds per output", "error"], rows)
-    print(f"dwave-samplers takes {theirs / ours_seconds:.1f} times as long as annealed levels")
+        result, clocks = _least_times(partial(quantize_layer, weights, moments, bits=2, method=method), quick=quick)
+        rows.append([title, *(f"{seconds:.2f}" for seconds in clocks), f"{result.error:.4f}"])
+    print_table("A layer of 784×128 at 2 bits", ["method", "seconds", "CPU seconds", "error"], rows)
+    _beside_dwave(weights[:, : 2 if quick else 4], moments, quick=quick)
 
 
-def _numbers(found: Any, layer: Layer) -> np.ndarray:
-    return ((found.levels.T.astype(np.int64) - found.grid.lowest) // found.grid.step)[:, layer.live]
+def _beside_dwave(weights: np.ndarray, moments: InputMoments, *, quick: bool) -> None:
+    """A few outputs at the scales that descent found, one thread: single flips of bits beside moves of levels."""
+    from dwave.samplers import SimulatedAnnealingSampler
+
+    sweeps, count = 100, weights.shape[1]
+    problem = Layer.of(weights, moments, None, Grid.of(2), None, None, None, None).problem
+    start = Descent().improve(problem, GPTQ(search=True).improve(problem, None, 0), 0)
+    problems = to_problems(problem, start.scales)
+    models = [(one.to_bqm(), _betas(one)) for one in problems]
+
+    def levels() -> np.ndarray:
+        return problem.errors(Annealed(sweeps, 1, num_threads=1).improve(problem, start, 0))
+
+    def bits() -> np.ndarray:
+        answers = SimulatedAnnealer(num_sweeps=sweeps, num_threads=1).solve(problems, range(count))
+        return np.array([answer.best_energy for answer in answers]) + problem.powers
+
+    def dwave() -> np.ndarray:
+        sampler = SimulatedAnnealingSampler()
+        found = [sampler.sample(model, betas, num_reads=1, num_sweeps=sweeps, seed=1) for model, betas in models]
+        return np.array([one.first.energy for one in found]) + problem.powers
+
+    rows, seconds = [], []
+    walks = {"annealed levels": levels, "SimulatedAnnealer (bits)": bits, "dwave-samplers (bits)": dwave}
+    for title, walk in walks.items():
+        errors, (_, own) = _least_times(walk, quick=quick)
+        seconds.append(own)
+        rows.append([title, f"{own / count:.3f}", f"{errors.sum() / problem.powers.sum():.4f}"])
+    print_table(f"{count} outputs, {sweeps} sweeps, one thread", ["sampler", "CPU seconds per output", "error"], rows)
+    print(f"dwave-samplers takes {seconds[2] / seconds[0]:.1f} times as long as annealed levels")
 
 
-def _share(errors: np.ndarray, powers: np.ndarray) -> str:
-    return f"{errors.sum() / powers.sum():.4f}"
+def _least_times(function: Callable[[], Any], *, quick: bool) -> tuple[Any, tuple[float, float]]:
+    """What a function gives, and the least seconds and processor seconds of its calls."""
+    times = []
+    for _ in range(1 if quick else 3):
+        before = time.perf_counter(), time.process_time()
+        result = function()
+        times.append((time.perf_counter() - before[0], time.process_time() - before[1]))
+    seconds, processor_seconds = (min(clock) for clock in zip(*times, strict=True))
+    return result, (seconds, processor_seconds)
 
 
-def _betas(problems: Problems, number: int) -> tuple[float, float]:
+def _betas(problem: QuadraticProblem) -> tuple[float, float]:
     """From flips of the largest bit being free to those of the smallest one being frozen."""
-    one = problems[number]
-    diagonal = Metric(one.curvature).diagonal
-    spacing = 2 * one.encoding.range / (2**one.encoding.bits - 1)
+    diagonal = Metric(problem.curvature).diagonal
+    spacing = 2 * problem.encoding.range / (2**problem.encoding.bits - 1)
     return 0.1 / float(diagonal.max() * spacing**2), 50.0 / float(np.median(diagonal[diagonal > 0]) * spacing**2)
 
 
@@ -273,8 +274,11 @@ PARTS = {
 def run(
     *, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None, plot: Path | None = None
 ) -> None:
+    drawn = [part for part in parts if part in ("perceptron", "convolutions")]
+    if plot is not None and len(drawn) != 1:
+        raise SystemExit("--plot is for one part alone: perceptron, or convolutions")
     for part in parts:
-        PARTS[part](folder, quick=quick, **({"plot": plot} if part == "perceptron" else {}))
+        PARTS[part](folder, quick=quick, **({"plot": plot} if part in drawn else {}))
 
 
 if __name__ == "__main__":
@@ -284,6 +288,6 @@ if __name__ == "__main__":
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=list(PARTS))
     parser.add_argument("--quick", action="store_true", help="one network, fewer levels")
     parser.add_argument("--networks", type=Path, help="a folder in which trained networks are kept")
-    parser.add_argument("--plot", type=Path, help="a figure of the perceptron's errors")
+    parser.add_argument("--plot", type=Path, help="a figure of the errors of perceptron, or of convolutions")
     given = parser.parse_args()
     run(quick=given.quick, parts=tuple(given.parts or PARTS), folder=given.networks, plot=given.plot)

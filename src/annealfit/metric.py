@@ -277,9 +277,12 @@ def sparsify(matrix: NDArray[np.float64], max_pairs: int) -> NDArray[np.float64]
 def as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
     """The values as an array of finite numbers with so many dimensions, or an error that names them."""
     try:
-        array = np.ascontiguousarray(values, dtype=float)
+        given = np.asarray(values)
+        array = np.ascontiguousarray(given.real, dtype=float)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
+    if given.dtype.kind == "c":
+        raise InvalidInputError(f"{name} is an array of {given.dtype}; expected real numbers")
     if array.ndim != ndim:
         raise InvalidInputError(f"{name} has {array.ndim} dimensions; expected {ndim}")
     if not np.isfinite(array).all():

@@ -60,6 +60,13 @@ def test_a_sampler_by_its_word(folder):
     assert "SimulatedAnnealer" in json.loads(result.output)["layers"][0]["errors"]
 
 
+def test_rows_that_are_larger_than_a_chip_are_solved_in_blocks(folder):
+    result = quantize(folder, "--bits", "1", "--sampler", "native:num_sweeps=10", "--blocks", "8", "--json")
+    assert result.exit_code == 0, result.output
+    errors = json.loads(result.output)["layers"][0]["errors"]
+    assert errors["BlockSampler"] < errors["nearest"]
+
+
 def test_nothing_is_written_unless_asked(folder):
     before = sorted(folder.iterdir())
     result = quantize(folder, "--method", "nearest")
@@ -83,6 +90,8 @@ def test_help_names_every_method():
         (["--plot", "errors.docx"], "does not end in a format for figures"),
         (["--keep", "third"], "keep names"),
         (["--sampler", "magic"], "sampler is 'magic'"),
+        (["--sampler", "native", "--method", "gptq"], "give one of them"),
+        (["--blocks", "10"], "name one with --sampler"),
     ],
 )
 def test_errors_are_one_clear_line(folder, arguments, message, monkeypatch, capsys):

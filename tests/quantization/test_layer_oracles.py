@@ -1,5 +1,7 @@
 """The levels of a layer against brute force, plain GPTQ, and Babai's nearest plane."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -171,6 +173,20 @@ def test_lattice_says_what_is_proven_and_what_is_not():
     short = quantize_layer(weights, inputs, bits=2, method=Sampled(LatticeSolver(time_limit=None, max_nodes=1)))
     assert short.proven is None or not short.proven.all()
     assert short.lower_bound is None or short.lower_bound <= short.error
+
+
+def test_what_is_proven_with_damping_is_the_damped_error():
+    weights, inputs = random_layer(7, 8, 3, n_rows=10)
+    scales = quantize_layer(weights, inputs, bits=1, method="descent").scales
+    result = quantize_layer(weights, inputs, bits=1, method="lattice", scales=scales, damping=0.3)
+    assert result.proven.all()
+    assert result.lower_bound is None
+    noise = 0.3 * (inputs**2).mean()
+    levels = np.array(list(product((-1, 1), repeat=8)))
+    for output, scale in enumerate(scales):
+        rests = weights[:, output] - scale * np.vstack([result.levels[:, output], levels])
+        damped = ((rests @ inputs.T) ** 2).mean(axis=1) + noise * (rests**2).sum(axis=1)
+        assert damped[0] == pytest.approx(damped[1:].min(), rel=1e-9)
 
 
 def test_moments_in_place_of_inputs_and_a_multiple_of_the_gram_matrix():

@@ -209,6 +209,11 @@ def test_a_network_with_a_fixed_batch(rows):
     np.testing.assert_array_equal(found.layers[0].levels, whole.layers[0].levels)
     with pytest.raises(InvalidInputError, match="reads 3 rows at a time"):
         quantize_network(model, rows[:2], 2)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 256  # as many as we would take by ourselves
+    many = rows[:300]
+    found = quantize_network(model, many, 2, method="gptq")
+    whole = quantize_network(perceptron(), many[:256], 2, method="gptq")
+    np.testing.assert_array_equal(found.layers[0].levels, whole.layers[0].levels)
 
 
 BAD_CALIBRATION = [
@@ -248,6 +253,7 @@ UNSUPPORTED = [
     (helper.make_node("MatMul", ["x", "e3"], ["h"], name="batched"), "MatMul 'batched' .weights with 3 axes"),
     (helper.make_node("Gather", ["e", "x"], ["h"], name="embed"), "Gather 'embed'"),
     (helper.make_node("Gemm", ["x", "e"], ["h"], name="turned", transA=1), "Gemm 'turned' .transA=1"),
+    (helper.make_node("Gemm", ["x", "e"], ["h"], name="nothing", alpha=0.0), "Gemm 'nothing' .alpha=0"),
 ]
 
 

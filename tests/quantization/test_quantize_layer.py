@@ -1,7 +1,9 @@
 """quantize_layer: biases, drift, groups, dead inputs, odd weights, and every kind of bad input."""
 
+import dimod
 import numpy as np
 import pytest
+import scipy.sparse
 from small_layers import output_error, random_layer
 
 from annealfit.errors import InvalidInputError, SamplerError
@@ -195,11 +197,14 @@ BAD = [
     ({"inputs": None, "gram": np.eye(4)}, "weights have 6 inputs and gram 4"),
     ({"inputs": None, "gram": np.ones((6, 4))}, "gram has shape"),
     ({"inputs": None, "gram": -np.eye(6)}, "on its diagonal"),
-    ({"inputs": None, "gram": np.triu(np.ones((6, 6)))}, "differs from its transpose"),
+    ({"inputs": None, "gram": np.triu(np.ones((6, 6)))}, "gram differs from its transpose"),
     ({"inputs": None, "gram": np.eye(6), "bias": np.zeros(3)}, "gram does not tell"),
     ({"inputs": None, "reference": np.ones((5, 6))}, "reference goes with inputs"),
     ({"reference": np.ones((4, 6))}, "must be the same rows"),
     ({"weights": np.full((6, 3), np.inf)}, "NaN or infinity"),
+    ({"weights": np.ones((6, 3)) * 1j}, "weights is an array of complex128; expected real numbers"),
+    ({"weights": np.full((6, 3), 1e200)}, "weights are up to 1e\\+200, which is too large to be squared"),
+    ({"inputs": np.full((5, 6), 1e200)}, "too large to be squared"),
     ({"weights": np.ones(6)}, "1 dimensions; expected 2"),
     ({"weights": np.ones((6, 0))}, "both ≥ 1"),
     ({"bits": 0}, "bits is 0"),
@@ -211,9 +216,11 @@ BAD = [
     ({"method": "magic"}, "method is 'magic'; choose one of 'annealed'"),
     ({"method": Annealed}, "the class Annealed"),
     ({"method": object()}, "improve"),
+    ({"method": dimod.ExactSolver()}, "wrap dimod's: DimodSampler"),
     ({"group_size": 0}, "group_size is 0"),
     ({"scales": [1.0, 2.0]}, "scales have shape \\(2,\\); expected \\(3,\\)"),
-    ({"scales": [1.0, 2.0, 0.0]}, "above 0"),
+    ({"scales": [1.0, 2.0, 0.0]}, "scales hold 0; they must be above 0"),
+    ({"scales": ["a", "b", "c"]}, "scales is not an array of numbers"),
     ({"bias": np.zeros(2)}, "bias has 2 entries and the weights 3 outputs"),
     ({"damping": -1.0}, "damping is -1.0"),
 ]
@@ -259,4 +266,6 @@ def test_moments_come_in_chunks():
     chunks = InputMoments.of_chunks((inputs[rows], inputs[rows] + 1) for rows in (slice(0, 20), slice(20, 50)))
     for name in ("gram", "means", "cross"):
         np.testing.assert_allclose(getattr(whole, name), getattr(chunks, name), rtol=1e-12)
+    sparse = InputMoments.of(scipy.sparse.coo_array(inputs), scipy.sparse.csr_array(inputs + 1))
+    np.testing.assert_allclose(sparse.cross, whole.cross, rtol=1e-12)
     np.testing.assert_allclose(whole.centred().cross, np.cov(inputs.T, bias=True), atol=1e-12)

@@ -390,10 +390,7 @@ def test_problems_that_do_not_fit_are_refused_with_reason_and_remedy():
         sampler.sample(random_problem(0, 19, 20, 0.5))
     message = str(caught.value)
     assert "380 variables (19 parameters of 20 bits) do not embed on mock P16: its largest clique is 180" in message
-    assert (
-        "use at most bits=9, or solve in blocks: BlockSampler(sampler, max_variables=40), or train --blocks 40"
-        in message
-    )
+    assert "use at most bits=9, or solve in blocks: BlockSampler(sampler, max_variables=40), or --blocks 40" in message
     assert sampler.device.calls == 0
     with pytest.raises(SamplerError, match="largest clique is 180; solve in blocks"):
         sampler.sample(random_problem(0, 200, 1, 0.5))

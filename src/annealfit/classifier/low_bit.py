@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length
 
@@ -87,11 +86,8 @@ def quantized(
 
 def _moments(inputs: Any, reference: Any) -> InputMoments:
     """Of features, dense or sparse, and of those that they were before the layers below were quantised."""
-    sums = MomentSums()
-    for first in range(0, inputs.shape[0], _ROWS_AT_ONCE):
-        rows = slice(first, first + _ROWS_AT_ONCE)
-        sums.add(*(part[rows].toarray() if scipy.sparse.issparse(part) else part[rows] for part in (inputs, reference)))
-    return sums.moments()
+    slices = (slice(first, first + _ROWS_AT_ONCE) for first in range(0, inputs.shape[0], _ROWS_AT_ONCE))
+    return InputMoments.of_chunks((inputs[rows], reference[rows]) for rows in slices)
 
 
 def _labelled(estimator: AnnealedEstimator, X: Any, y: Any) -> InMemoryRows:

@@ -62,7 +62,7 @@ def _print_chip(chip: str, rows: Sequence[Feasibility]) -> None:
     console.print()
     for row in rows:
         if not row.embeds:
-            console.print(plain(f"{row.bits} bits: {row.reason}; {row.remedy}."), soft_wrap=True)
+            console.print(plain(f"With bits={row.bits} {row.reason}; {row.remedy}."), soft_wrap=True)
             break
 
 

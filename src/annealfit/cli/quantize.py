@@ -13,8 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.table import Table
 
 from annealfit.cli.display import console, make_progress, make_table, plain
-from annealfit.cli.options import JsonOption
+from annealfit.cli.options import BlocksOption, JsonOption
 from annealfit.cli.printing import print_table
+from annealfit.cli.sampling import choose_sampler
 from annealfit.errors import InvalidInputError
 from annealfit.quantization.grids import GRIDS
 
@@ -46,8 +47,8 @@ def quantize(
         ),
     ] = None,
     method: Annotated[
-        str, typer.Option(metavar="NAME", help=f"How levels are chosen: {_METHODS}.", show_default=True)
-    ] = "annealed",
+        str | None, typer.Option(metavar="NAME", help=f"How levels are chosen: {_METHODS}.", show_default="annealed")
+    ] = None,
     sampler: Annotated[
         str | None,
         typer.Option(
@@ -55,6 +56,7 @@ def quantize(
             help="A sampler that chooses the levels instead, as of annealfit train.",
         ),
     ] = None,
+    blocks: BlocksOption = None,
     levels: Annotated[str, typer.Option(metavar="NAME", help=f"Which levels: {', '.join(GRIDS)}.")] = "symmetric",
     group_size: Annotated[
         int | None, typer.Option(help="Inputs that share a scale.", show_default="one scale per output")
@@ -73,7 +75,7 @@ def quantize(
 
     The bits are chosen so that the network's outputs change as little as possible. Layers (MatMul, Gemm and Conv) are
     quantised one after another, each with the inputs that the quantised layers before it produce. At 1 and 2 bits
-    annealing has up to half the error of GPTQ; at 3 bits and more there is little left to win. The written network is
+    annealing has a fraction of GPTQ's error; at 3 bits and more there is little left to win. The written network is
     an ordinary one, with the rounded values as its weights.
 
     Examples of use:
@@ -87,11 +89,10 @@ def quantize(
     from annealfit.quantization.network import quantize_network
     from annealfit.report import quantization_figure
 
-    chosen = _method(method, sampler, seed)
     _check_output(model, output)
     if plot is not None:
         quantization_figure.check_picture(plot)
-    with _progress() as on_layer:
+    with _opened_method(method, sampler, blocks, seed) as chosen, _progress() as on_layer:
         found = quantize_network(
             model,
             calibration,
@@ -117,14 +118,20 @@ def quantize(
         console.print(plain(line), soft_wrap=True)
 
 
-def _method(method: str, sampler: str | None, seed: int) -> Any:
-    from annealfit.quantization.methods import methods_of
-    from annealfit.samplers.catalogue import resolve_sampler
-
+@contextmanager
+def _opened_method(method: str | None, sampler: str | None, blocks: int | None, seed: int) -> Iterator[Any]:
+    """The method or the sampler that was asked for; a sampler is closed in the end: it may have a connection."""
     if sampler is None:
-        methods_of(method)  # refuses what is none
-        return method
-    return resolve_sampler(sampler, seed)
+        if blocks is not None:
+            raise InvalidInputError("--blocks is for the problems of a sampler; name one with --sampler")
+        yield method or "annealed"
+        return
+    if method is not None:
+        raise InvalidInputError(
+            f"--sampler {sampler} chooses the levels instead of --method {method}; give one of them"
+        )
+    with choose_sampler(sampler, blocks, None, seed) as chosen:
+        yield chosen
 
 
 def _check_output(model: Path, output: Path | None) -> None:

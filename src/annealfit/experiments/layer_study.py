@@ -61,9 +61,10 @@ def study_layer(devices: Sequence[Device], workloads: Sequence[Workload], seed: 
 def _remedy(row: Feasibility) -> str:
     if row.largest_clique < 2:
         return "use another chip"
+    most, bits = row.largest_clique // row.bits, f"{row.bits} {'bit' if row.bits == 1 else 'bits'}"
     return (
-        f"rows of at most {row.largest_clique // row.bits} weights fit at {row.bits} bits; solve longer ones in blocks "
-        f"(BlockSampler), or anneal on this computer"
+        f"rows of at most {most} weights fit at {bits}; "
+        "solve longer ones in blocks (quantize --blocks), or anneal on this computer"
     )
 
 

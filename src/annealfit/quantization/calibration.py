@@ -25,6 +25,7 @@ class Calibration:
     arrays: Mapping[str, NDArray[Any]]  # by the input's name
     types: Mapping[str, np.dtype[Any]]  # that the network reads
     rows_per_batch: int
+    is_batch_fixed: bool  # the network reads just so many rows at a time
 
     @classmethod
     def of(cls, given: Any, network: OnnxGraph) -> Calibration:
@@ -51,7 +52,7 @@ class Calibration:
             raise InvalidInputError(f"the network reads {batch} rows at a time, and calibration has {count}")
         helper = onnx_module("onnx.helper")
         types = {name: np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)) for name, kind in inputs.items()}
-        return cls(checked, types, batch)
+        return cls(checked, types, batch, is_batch_fixed=bool(fixed))
 
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
@@ -59,7 +60,7 @@ class Calibration:
     def batches(self) -> Iterator[dict[str, NDArray[Any]]]:
         """What the network is fed, in turn; of a fixed number of rows the rest that does not fill it is left out."""
         step = self.rows_per_batch
-        whole = len(self) if step == _ROWS_PER_BATCH else len(self) - len(self) % step
+        whole = len(self) - len(self) % step if self.is_batch_fixed else len(self)
         for first in range(0, whole, step):
             rows = slice(first, min(first + step, whole))
             yield {name: np.ascontiguousarray(array[rows], self.types[name]) for name, array in self.arrays.items()}

@@ -117,7 +117,7 @@ class GPTQ:
     def _factor(self, problem: LayerProblem, order: NDArray[np.intp]) -> Array:
         """The upper Cholesky factor of the damped Gram matrix's inverse, in this order."""
         matrix = self._damped(problem)[np.ix_(order, order)]
-        with threads_for_large_product(float(len(order)) ** 3):
+        with threads_for_large_product(float(len(order)) ** 3 / 2):  # of the triangular solve, the larger part
             # H⁻¹ = UᵀU with U upper: from H read backwards, H = LᵀL with L lower, and U = L⁻ᵀ needs no inverse of H.
             try:
                 backwards = scipy.linalg.cholesky(matrix[::-1, ::-1], lower=False, check_finite=False)

@@ -54,6 +54,7 @@ class Layer:
         given = np.asarray(weights).dtype
         rows = np.ascontiguousarray(matrix.T)
         moments, has_data = _moments(len(matrix), inputs, gram, reference)
+        _check_sizes(matrix, moments)
         checked_bias = None if bias is None else as_real(bias, "bias", ndim=1)
         if checked_bias is not None and len(checked_bias) != len(rows):
             raise InvalidInputError(f"bias has {len(checked_bias)} entries and the weights {len(rows)} outputs")
@@ -124,14 +125,24 @@ def _moments(size: int, inputs: Any, gram: ArrayLike | None, reference: Any) -> 
     return moments, True
 
 
+def _check_sizes(matrix: Array, moments: InputMoments) -> None:
+    largest, power = np.abs(matrix).max(), max(float(moments.gram.diagonal().max()), 1.0)
+    with np.errstate(over="ignore"):
+        bound = len(matrix) ** 2 * matrix.size * largest**2 * power  # of the sum of all outputs' squares
+    if not np.isfinite(bound):
+        raise InvalidInputError(
+            f"weights are up to {largest:.3g}, which is too large to be squared; divide the layer's weights by a number"
+        )
+
+
 def _given_scales(scales: ArrayLike, shape: tuple[int, int], group_size: int | None) -> Array:
     """Scales as (P, G)."""
-    given = np.asarray(scales, dtype=float)
     wanted = (shape[1], shape[0]) if group_size else (shape[0],)
+    given = as_real(scales, "scales", ndim=len(wanted))
     if given.shape != wanted:
         raise InvalidInputError(f"scales have shape {given.shape}; expected {wanted}")
-    if not (np.isfinite(given).all() and (given > 0).all()):
-        raise InvalidInputError("scales must be finite numbers above 0")
+    if not (given > 0).all():
+        raise InvalidInputError(f"scales hold {given.min():g}; they must be above 0")
     return np.ascontiguousarray(np.atleast_2d(given).T)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from annealfit.errors import choose_or_own
+from annealfit.errors import InvalidInputError, choose_or_own
 from annealfit.quantization.annealed import Annealed
 from annealfit.quantization.classical import GPTQ, Descent, Nearest
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
@@ -51,6 +51,8 @@ def methods_of(method: Any) -> Sequence[Method]:
         return (*_CLASSICAL, Sampled(method))
     if isinstance(method, str):
         return choose_or_own("method", method, ROUNDING_METHODS)
+    if callable(getattr(method, "sample", None)):
+        raise InvalidInputError(f"{method!r} is not an annealfit sampler; wrap dimod's: DimodSampler(it)")
     own: Method = choose_or_own(
         "method", method, {word: chain[-1] for word, chain in ROUNDING_METHODS.items()}, ("improve",)
     )

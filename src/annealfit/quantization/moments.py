@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike
 
 from annealfit.arrays import Array
@@ -36,7 +37,7 @@ class InputMoments:
 
     @classmethod
     def of(cls, inputs: Any, reference: Any = None) -> InputMoments:
-        """The moments of inputs (N, D): an array, a memory map, or moments themselves."""
+        """The moments of inputs (N, D): an array, a memory map, a sparse matrix, or moments themselves."""
         if isinstance(inputs, InputMoments):
             if reference is not None:
                 raise InvalidInputError("inputs are moments already; make them with the reference: InputMoments.of")
@@ -49,8 +50,8 @@ class InputMoments:
         return cls.of_chunks((found[rows], None if wanted is None else wanted[rows]) for rows in _slices(*found.shape))
 
     @classmethod
-    def of_chunks(cls, chunks: Iterable[tuple[Array, Array | None]]) -> InputMoments:
-        """The moments of all rows that come in chunks, each with its reference or without one."""
+    def of_chunks(cls, chunks: Iterable[tuple[Any, Any]]) -> InputMoments:
+        """The moments of all rows that come in chunks, dense or sparse, each with its reference or None."""
         sums = MomentSums()
         for rows, reference in chunks:
             sums.add(rows, reference)
@@ -62,6 +63,10 @@ class InputMoments:
         matrix = as_real(gram, "gram", ndim=2)
         if len(matrix) == 0 or matrix.shape != (len(matrix), len(matrix)):
             raise InvalidInputError(f"gram has shape {matrix.shape}; expected (n_inputs, n_inputs)")
+        if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-6 * float(np.abs(matrix).max())):
+            raise InvalidInputError(
+                f"gram differs from its transpose by {np.abs(matrix - matrix.T).max():.3g}; pass inputs.T @ inputs"
+            )
         if matrix.diagonal().min() < 0:
             raise InvalidInputError(
                 f"gram has {matrix.diagonal().min():.3g} on its diagonal, where sums of squares stand; "
@@ -102,12 +107,12 @@ class MomentSums:
 
     def add(self, rows: Any, reference: Any = None) -> None:
         """Count these rows (n, D) in, too."""
-        first = np.asarray(rows, dtype=float)
-        parts = [first] if reference is None else [first, np.asarray(reference, dtype=float)]
-        with threads_for_large_product(first.size * first.shape[1]):
+        parts = [_dense(part) for part in (rows, reference) if part is not None]
+        first = parts[0]
+        with threads_for_large_product(first.size * first.shape[1]), np.errstate(over="ignore", invalid="ignore"):
             sums = [part.sum(axis=0) for part in parts] + [part.T @ part for part in parts]
             if reference is not None:
-                sums.append(parts[0].T @ parts[1])
+                sums.append(first.T @ parts[1])
         if not all(np.isfinite(total).all() for total in sums):
             raise InvalidInputError("inputs hold NaN or infinity, or are too large to be squared")
         self._totals = [old + new for old, new in zip(self._totals, sums, strict=True)] if self._totals else sums
@@ -124,8 +129,13 @@ class MomentSums:
         return InputMoments(gram=means[2], means=means[0], cross=means[4], reference=reference)
 
 
+def _dense(rows: Any) -> Array:
+    return np.asarray(rows.toarray() if scipy.sparse.issparse(rows) else rows, dtype=float)
+
+
 def _as_rows(inputs: Any, name: str) -> Any:
-    rows = inputs if isinstance(inputs, np.ndarray) else np.asarray(inputs)
+    """Something of which slices are rows of numbers."""
+    rows = inputs.tocsr() if scipy.sparse.issparse(inputs) else np.asanyarray(inputs)
     if rows.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name} is an array of {rows.dtype}; expected numbers")
     if rows.ndim != 2 or rows.shape[1] == 0:

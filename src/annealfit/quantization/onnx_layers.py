@@ -137,6 +137,8 @@ def _gemm(network: OnnxGraph, node: Any, name: str) -> _Found:
         return None
     if attributes.get("transA", 0):
         return " (transA=1)"
+    if attributes.get("alpha", 1.0) == 0:
+        return " (alpha=0)"
     if problem := _unusable(network, node.input[1], matrix):
         return problem
     transposed = bool(attributes.get("transB", 0))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from annealfit.errors import InvalidInputError, check_number
 from annealfit.problems import Problems
 from annealfit.quantization.grids import Grid
-from annealfit.quantization.layer_problem import Rounding
+from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.quantization.layers import Layer
 from annealfit.quantization.methods import Method, methods_of
 from annealfit.quantization.results import QuantizedLayer
@@ -147,11 +147,16 @@ def _run(layer: Layer, chain: Sequence[Method], damping: float, seed: int) -> Qu
             roundings[method.name] = found
             best = found if best is None else problem.better(best, found)
     assert best is not None  # there is at least one method
-    return _result(layer, best, roundings, seconds, chain[-1].name)
+    return _result(layer, problem, best, roundings, seconds, chain[-1].name)
 
 
 def _result(
-    layer: Layer, best: Rounding, roundings: dict[str, Rounding], seconds: dict[str, float], method: str
+    layer: Layer,
+    minimised: LayerProblem,
+    best: Rounding,
+    roundings: dict[str, Rounding],
+    seconds: dict[str, float],
+    method: str,
 ) -> QuantizedLayer:
     plain = layer.problem
     total = float(plain.powers.sum())
@@ -162,8 +167,11 @@ def _result(
 
     levels, scales = layer.expand(best)
     values = layer.spread(scales) * levels
-    bound = None if best.bounds is None else share(float(np.maximum(best.bounds, 0.0).sum()))
-    proven = None if best.bounds is None else best.bounds >= errors - 1e-9 * plain.powers
+    bound = proven = None
+    if best.bounds is not None:
+        proven = best.bounds >= minimised.errors(best) - 1e-9 * minimised.powers
+        if minimised is plain:  # what bounds a damped error says nothing about the error itself
+            bound = share(float(np.maximum(best.bounds, 0.0).sum()))
     return QuantizedLayer(
         weights=np.ascontiguousarray(values.T).astype(layer.dtype),
         levels=np.ascontiguousarray(levels.T).astype(np.int16),

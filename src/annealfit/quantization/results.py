@@ -35,7 +35,7 @@ class QuantizedLayer:
     group_size: int | None
     method: str
     lower_bound: float | None = None  # an error that no levels with these scales are below, where a method knows
-    proven: NDArray[np.bool_] | None = None  # for which outputs no levels with these scales are better
+    proven: NDArray[np.bool_] | None = None  # for which outputs no levels with these scales are better, as damped
 
     @property
     def packed_levels(self) -> NDArray[np.uint8]:

@@ -74,5 +74,5 @@ class Tiles:
         return (
             f"{problem.n_variables} variables ({n_parameters} parameters of {bits} {'bit' if bits == 1 else 'bits'}) "
             f"do not embed on {self.chip.name}: its largest clique is {largest}; {fewer_bits}solve in blocks: "
-            f"BlockSampler(sampler, max_variables={block}), or train --blocks {block}"
+            f"BlockSampler(sampler, max_variables={block}), or --blocks {block}"
         )
