@@ -7,7 +7,6 @@ import math
 import os
 import zipfile
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
     name = os.fspath(path)
     check_regular(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _FrugalReader(path) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
-            _check_size(name, sum(member.file_size for member in members), len(members), Path(path).stat().st_size)
-            return {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
+            _check_size(name, sum(member.file_size for member in members), len(members), file.size)
+            return {member.filename.removesuffix(".npy"): _array(_unpacked(archive, member)) for member in members}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise FileFormatError(
             f"{name} is not a whole npz file: {error}; export it again, or save it again with numpy.savez"
@@ -42,6 +41,25 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
             f"{name} holds Python objects or is damaged ({error}); objects are never unpickled: "
             f"save arrays of numbers or strings with numpy.savez"
         ) from error
+
+
+class _FrugalReader(io.BufferedReader):
+    """A file that is never asked for more bytes than it has: an archive may state gigabytes of any part of it."""
+
+    def __init__(self, path: StrPath) -> None:
+        super().__init__(io.FileIO(path))
+        self.size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(-1 if size is None else min(size, self.size))
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The bytes of a member, no more than it states, whatever there are in truth."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # NumPy has no others
+        raise ValueError(f"{member.filename} is packed in an unusual way")
+    with archive.open(member) as file:
+        return file.read(member.file_size)
 
 
 def _check_size(name: str, unpacked: int, members: int, packed: int) -> None:

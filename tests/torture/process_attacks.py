@@ -28,8 +28,9 @@ from annealfit.image_classifier import ImageClassifier
 from annealfit.persistence import read_tensors
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-LONGEST_SECONDS = 180  # of a program that is left alone
-SETTLE_SECONDS = 5  # in which workers notice that they are alone
+LONGEST_SECONDS = 900  # of a program that is left alone
+SETTLE_SECONDS = 15  # in which workers notice that they are alone
+KILLS_PER_RUN = 40  # after which a run is let go on to its end
 _QUIET_EXITS = (0, 1, 2, 130)
 
 
@@ -59,10 +60,10 @@ class Program:
         """End it with a signal; what does not end is killed, and None."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process, number)
-        status = self.wait(30)
+        status = self.wait(120)
         if status is None:
             os.kill(self.process, signal.SIGKILL)
-            self.wait(30)
+            self.wait(120)
         return status
 
     def strays(self) -> list[int]:
@@ -153,7 +154,7 @@ def kill_repeatedly(chain: Chain, kills: int, seed: int) -> Tally:
         folder = chain.folder / f"run-{run}"
         run += 1
         done = False
-        for _ in range(12):
+        for _ in range(min(KILLS_PER_RUN, kills - tally.tried)):
             program = Program(chain.arguments(folder), chain.folder / "output")
             status = program.wait(float(generator.uniform(0, chain.most_seconds)))
             if status is not None:  # it was done before it was killed
@@ -238,8 +239,9 @@ def check_comparison(folder: Path) -> None:
 
 
 def same_problems(folder: Path, other: Path) -> bool:
-    names = sorted(path.name for path in (folder / "problems").iterdir())
-    return names == sorted(path.name for path in (other / "problems").iterdir())
+    found = [sorted((path / "problems").iterdir()) for path in (folder, other)]
+    names, contents = ([[get(path) for path in paths] for paths in found] for get in (lambda p: p.name, Path.read_bytes))
+    return names[0] == names[1] != [] and contents[0] == contents[1]
 
 
 def train_chain(folder: Path) -> Chain:
