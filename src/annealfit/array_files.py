@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from annealfit.errors import FileFormatError
 from annealfit.memory import free_memory
-from annealfit.persistence import StrPath, check_regular
+from annealfit.persistence import FrugalReader, StrPath, check_regular
 
 _UNSUSPICIOUS_BYTES = 2**26
 _MOST_UNPACKED = 100  # times the file's size: real data seldom shrink to a tenth
@@ -26,7 +26,7 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
     name = os.fspath(path)
     check_regular(path)
     try:
-        with _FrugalReader(path) as file, zipfile.ZipFile(file) as archive:
+        with FrugalReader(path) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             _check_size(name, sum(member.file_size for member in members), len(members), file.size)
             return {member.filename.removesuffix(".npy"): _array(_unpacked(archive, member)) for member in members}
@@ -41,17 +41,6 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
             f"{name} holds Python objects or is damaged ({error}); objects are never unpickled: "
             f"save arrays of numbers or strings with numpy.savez"
         ) from error
-
-
-class _FrugalReader(io.BufferedReader):
-    """A file that is never asked for more bytes than it has: an archive may state gigabytes of any part of it."""
-
-    def __init__(self, path: StrPath) -> None:
-        super().__init__(io.FileIO(path))
-        self.size = os.fstat(self.fileno()).st_size
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(-1 if size is None else min(size, self.size))
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:

@@ -140,6 +140,7 @@ class Chain:
     check: Callable[[Path], None]  # raises if a file with its final name is not whole
     is_same: Callable[[Path, Path], bool]  # whether what it ended with is what an undisturbed run ended with
     most_seconds: float  # before it is killed
+    is_done: Callable[[Path], bool] = lambda folder: False  # whether a run that was killed had done all its work
 
 
 def kill_repeatedly(chain: Chain, kills: int, seed: int) -> Tally:
@@ -164,6 +165,8 @@ def kill_repeatedly(chain: Chain, kills: int, seed: int) -> Tally:
             number = SIGNALS[int(generator.integers(0, 3))]
             status = program.kill(number)
             _judge(tally, chain, program, folder, status, killed=True)
+            if done := chain.is_done(folder):
+                break
         if not done:
             program = Program(chain.arguments(folder), chain.folder / "output")
             _judge(tally, chain, program, folder, program.wait(LONGEST_SECONDS), killed=False)
@@ -275,7 +278,10 @@ def compare_chain(folder: Path) -> Chain:
         options = ["--bits", "2", "--samplers", "native,rounded", "--iterations", "3", "--late", "2", "--reads", "4"]
         return ["compare-samplers", "digits", *options, "--out", str(run)]
 
-    return Chain("compare-samplers", folder, arguments, check_comparison, same_problems, 2.5)
+    def is_done(run: Path) -> bool:
+        return (run / "comparison.json").exists()  # which is written last
+
+    return Chain("compare-samplers", folder, arguments, check_comparison, same_problems, 2.5, is_done)
 
 
 @contextlib.contextmanager

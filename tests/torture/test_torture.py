@@ -239,3 +239,19 @@ def test_an_image_of_too_many_pixels_is_refused_before_room_is_made_for_them(tmp
     (tmp_path / "large.png").write_bytes(content)
     with pytest.raises(FileFormatError, match="20000 × 8000 pixels, and 24,000,000 are the most"):
         read_image(tmp_path / "large.png")
+
+
+def test_no_part_of_an_image_makes_room_for_gigabytes(tmp_path):
+    stream = io.BytesIO()
+    Image.new("L", (9, 12)).save(stream, format="PNG")
+    content = stream.getvalue()
+    place = content.index(b"IDAT") - 4
+    (tmp_path / "states.png").write_bytes(content[:place] + (0x70000000).to_bytes(4, "big") + content[place + 4 :])
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(FileFormatError):
+            read_image(tmp_path / "states.png")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
