@@ -66,6 +66,17 @@ class Program:
             self.wait(120)
         return status
 
+    def kill_worker(self, generator: np.random.Generator) -> int | None:
+        """End one of its workers, as a system without memory does, and see how it ends then."""
+        workers = sorted(set(_group(self.process)) - {self.process})
+        if not workers:
+            return self.kill(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(generator.choice(workers)), signal.SIGKILL)
+        if (status := self.wait(LONGEST_SECONDS)) is None:
+            self.kill(signal.SIGKILL)
+        return status
+
     def strays(self) -> list[int]:
         """Processes of its group that outlive it, after some seconds in which they may notice."""
         end = time.monotonic() + SETTLE_SECONDS
@@ -141,6 +152,7 @@ class Chain:
     is_same: Callable[[Path, Path], bool]  # whether what it ended with is what an undisturbed run ended with
     most_seconds: float  # before it is killed
     is_done: Callable[[Path], bool] = lambda folder: False  # whether a run that was killed had done all its work
+    has_workers: bool = False  # of which one is killed now and then, instead of the command
 
 
 def kill_repeatedly(chain: Chain, kills: int, seed: int) -> Tally:
@@ -162,8 +174,8 @@ def kill_repeatedly(chain: Chain, kills: int, seed: int) -> Tally:
                 done = True
                 _judge(tally, chain, program, folder, status, killed=False)
                 break
-            number = SIGNALS[int(generator.integers(0, 3))]
-            status = program.kill(number)
+            kind = int(generator.integers(0, 6 if chain.has_workers else 3))
+            status = program.kill(SIGNALS[kind]) if kind < 3 else program.kill_worker(generator)
             _judge(tally, chain, program, folder, status, killed=True)
             if done := chain.is_done(folder):
                 break
@@ -262,7 +274,8 @@ def reproduce_chain(folder: Path, jobs: int) -> Chain:
         return ["reproduce", "digits", *options, "--out", str(run)]
 
     name = f"reproduce, {jobs} {'process' if jobs == 1 else 'processes'}"
-    return Chain(name, folder, arguments, check_records, same_records, 2.0 if jobs == 1 else 8.0)
+    seconds = 2.0 if jobs == 1 else 8.0
+    return Chain(name, folder, arguments, check_records, same_records, seconds, has_workers=jobs > 1)
 
 
 def dask_chain(folder: Path, address: str) -> Chain:
