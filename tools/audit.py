@@ -1,6 +1,6 @@
 """Known vulnerabilities of the pinned dependencies, by pip-audit; without it or a network, a word and success.
 
-    python tools/audit.py
+python tools/audit.py
 """
 
 from __future__ import annotations

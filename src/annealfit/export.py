@@ -157,7 +157,8 @@ def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
         "qubo": quadratic,
         "offset": np.array(offset),
     }
-    np.savez_compressed(file, **arrays, **{ARRAYS_DIGEST: np.array(digest_of_arrays(arrays))})
+    arrays[ARRAYS_DIGEST] = np.array(digest_of_arrays(arrays))
+    np.savez_compressed(file, **arrays)
 
 
 FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {

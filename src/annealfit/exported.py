@@ -166,7 +166,8 @@ def _read_text(text: str) -> Dense:
     on_diagonal = rows == columns
     size = int(max(rows.max(), columns.max())) + 1
     if stated is not None:
-        size = max(size, _stated_size(stated, np.count_nonzero(on_diagonal), np.count_nonzero(~on_diagonal)))
+        nodes = int(np.count_nonzero(on_diagonal))
+        size = max(size, _stated_size(stated, nodes, len(numbers) - nodes))
     if min(rows.min(), columns.min()) < 0 or size > MAX_DENSE_VARIABLES:
         raise ValueError(f"its variables go from {min(rows.min(), columns.min())} to {size - 1}")
     linear = np.zeros(size)

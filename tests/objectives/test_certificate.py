@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from scipy.sparse import csr_array
 
 from annealfit.baselines import solve_logistic

@@ -254,9 +254,8 @@ def check_comparison(folder: Path) -> None:
 
 
 def same_problems(folder: Path, other: Path) -> bool:
-    found = [sorted((path / "problems").iterdir()) for path in (folder, other)]
-    names, contents = ([[get(path) for path in paths] for paths in found] for get in (lambda p: p.name, Path.read_bytes))
-    return names[0] == names[1] != [] and contents[0] == contents[1]
+    found = [{path.name: path.read_bytes() for path in (run / "problems").iterdir()} for run in (folder, other)]
+    return found[0] == found[1] != {}
 
 
 def train_chain(folder: Path) -> Chain:

@@ -13,7 +13,6 @@ from annealfit.datasets.errors import CorruptFileError
 from annealfit.errors import FileFormatError, choose, require
 from annealfit.persistence import FrugalReader, StrPath, check_regular
 
-
 # Numbers in double precision take 24 bytes per pixel; more than this is no picture that a model looks at.
 MOST_PIXELS = 24_000_000
 
