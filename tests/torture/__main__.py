@@ -51,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--share", type=float, default=1.0, help="of the attacks")
-    parser.add_argument("--only", default=",".join(CAMPAIGNS), help="campaigns, with commas between them")
+    parser.add_argument("--only", default=",".join(CAMPAIGNS), help="campaigns, with commas between them, or none")
     parser.add_argument("--write", action="store_true", help="write the table into docs/trust.md")
     parser.add_argument("--results", type=Path, help="keep the rows in this file, and add to those that are there")
     options = parser.parse_args()
@@ -59,7 +59,7 @@ def main() -> int:
         results = options.results or Path(scratch) / "results.jsonl"
         crashed = []
         context = multiprocessing.get_context("spawn")
-        for name in options.only.split(","):
+        for name in filter(None, options.only.split(",")):
             process = context.Process(target=run_campaign, args=(name, options.seed, options.share, results))
             process.start()
             process.join()
