@@ -255,3 +255,16 @@ def test_no_part_of_an_image_makes_room_for_gigabytes(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 2**24
+
+
+def test_enormous_weights_of_a_checkpoint_end_in_a_sentence(targets):
+    for target in targets:
+        if target.kind == "training checkpoint":
+            tensors, manifest = read_tensors(target.path, target.kind)
+            tally, scratch = file_attacks.Tally(target.name), target.path.parent / "enormous.safetensors"
+            for name in [name for name in tensors.tensors if name.endswith(("weights", "remembered"))]:
+                changed = np.full_like(tensors.tensors[name], 1e160)
+                write_tensors(scratch, target.kind, {**tensors.tensors, name: changed}, manifest.value)
+                file_attacks.attempt(tally, name, lambda target=target: target.read(scratch), target.use)  # noqa: B023
+            check(tally)
+            assert tally.clean > 0
