@@ -1,6 +1,7 @@
 # Every target does its own set-up: Python (3.11 or later) and make are all a machine needs.
 PYTHON ?= python3
 VENV := .venv
+LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
@@ -59,11 +60,12 @@ house:
 torture: $(VENV)/.dev
 	$(BIN)/python -W ignore tests/torture --write
 
-lowest: $(BIN)/python
-	$(BIN)/python tools/lowest_versions.py
+lowest:
+	$(PYTHON) tools/lowest_versions.py --venv $(LOWEST)
 
-audit: $(VENV)/.dev
+audit: | $(BIN)/python
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet install pip-audit 2>/dev/null || true
 	$(BIN)/python tools/audit.py
 
 clean:
-	rm -rf $(VENV) .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

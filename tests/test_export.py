@@ -113,4 +113,4 @@ def test_a_failing_write_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatc
 def test_writing_to_an_open_buffer():
     buffer = io.BytesIO()
     export.write_coo(random_problem(0, 1, 1), buffer)
-    assert buffer.getvalue().startswith(b"# vartype=BINARY\n")
+    assert buffer.getvalue().startswith(b"# annealfit vartype=BINARY\n")

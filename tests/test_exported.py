@@ -99,9 +99,45 @@ def test_a_file_of_another_program_has_no_offset(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"# vartype=BINARY\n", b"0 0 1\n0 1\n", b"p qubo 0 2 1 2\n0 0 1\n0 1 2\n", b"PK no zip", b"\xff\xfe"],
+    [
+        *(b"", b"# vartype=BINARY\n", b"0 0 1\n0 1\n", b"PK no zip", b"\xff\xfe"),
+        *(b"p qubo 0 2 1 2\n0 0 1\n0 1 2\n", b"p qubo 0 2 2 1\n0 0 1\n0 1 2\n"),  # as many nodes, couplers
+    ],
 )
 def test_what_is_no_problem_is_refused(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(FileFormatError, match="export it again"):
         exported.read(tmp_path / "file")
+
+
+@pytest.mark.parametrize("word", sorted(export.WITHOUT_OFFSET))
+def test_no_part_of_a_text_of_ours_is_taken_for_another_programs(tmp_path, word):
+    """Whatever lines are lost at the beginning and at the end together: the rest is refused."""
+    path = export.write(random_problem(1, 3, 2), tmp_path / "problem", format=word)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for first in range(len(lines)):
+        for last in range(first + 1, len(lines) + (first > 0)):
+            path.write_bytes(b"".join(lines[first:last]))
+            with pytest.raises(FileFormatError):
+                exported.read(path)
+    for lost in range(1, 4):  # the comments after the first line, and the last lines
+        path.write_bytes(b"".join([lines[0], *lines[1 + lost : -lost]]))
+        with pytest.raises(FileFormatError):
+            exported.read(path)
+
+
+@pytest.mark.parametrize("vartype", ["BINARY", "SPIN"])
+def test_dimods_own_texts_are_read_where_they_say_what_they_are_about(tmp_path, vartype):
+    bqm = dimod.BinaryQuadraticModel({0: 1.5, 1: -2.0}, {(0, 1): 0.25}, 0.0, vartype)
+    (tmp_path / "file").write_text(coo.dumps(bqm, vartype_header=True))
+    bits = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    states = bits if vartype == "BINARY" else 2 * bits - 1
+    np.testing.assert_allclose(energies_of(exported.read(tmp_path / "file"), bits), bqm.energies((states, [0, 1])))
+    (tmp_path / "file").write_text(coo.dumps(bqm))
+    with pytest.raises(FileFormatError, match="# vartype=BINARY"):
+        exported.read(tmp_path / "file")
+
+
+def test_texts_of_0_1_0_are_read(tmp_path):
+    (tmp_path / "file").write_text("# vartype=BINARY\n# offset=0.5\n0 0 1.5\n0 1 0.5\n1 1 -2.0\n")
+    assert exported.read(tmp_path / "file")[1] == 0.5

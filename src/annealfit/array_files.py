@@ -7,7 +7,6 @@ import math
 import os
 import zipfile
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from annealfit.errors import FileFormatError
 from annealfit.memory import free_memory
-from annealfit.persistence import StrPath, check_regular
+from annealfit.persistence import FrugalReader, StrPath, check_regular
 
 _UNSUSPICIOUS_BYTES = 2**26
 _MOST_UNPACKED = 100  # times the file's size: real data seldom shrink to a tenth
@@ -27,10 +26,10 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
     name = os.fspath(path)
     check_regular(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with FrugalReader(path) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
-            _check_size(name, sum(member.file_size for member in members), len(members), Path(path).stat().st_size)
-            return {member.filename.removesuffix(".npy"): _array(archive.read(member)) for member in members}
+            _check_size(name, sum(member.file_size for member in members), len(members), file.size)
+            return {member.filename.removesuffix(".npy"): _array(_unpacked(archive, member)) for member in members}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise FileFormatError(
             f"{name} is not a whole npz file: {error}; export it again, or save it again with numpy.savez"
@@ -42,6 +41,14 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
             f"{name} holds Python objects or is damaged ({error}); objects are never unpickled: "
             f"save arrays of numbers or strings with numpy.savez"
         ) from error
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The bytes of a member, no more than it states, whatever there are in truth."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # NumPy has no others
+        raise ValueError(f"{member.filename} is packed in an unusual way")
+    with archive.open(member) as file:
+        return file.read(member.file_size)
 
 
 def _check_size(name: str, unpacked: int, members: int, packed: int) -> None:

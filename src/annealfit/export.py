@@ -9,6 +9,8 @@ The text formats of other programs have no place for the energy's constant, the 
 
 Every file carries a digest where its format has room for one and other readers do not look: in comments at the first
 and the last line of a text, in the header of a bqm file, in an array of its own. A file without is another program's.
+So that a text of ours is not taken for one when it has lost both, the line that no reader can do without has our name
+in it (`# annealfit vartype=BINARY`), or states how many lines there are (`p qubo`).
 """
 
 from __future__ import annotations
@@ -135,13 +137,13 @@ def write_qubo(problem: QuadraticProblem, file: IO[bytes]) -> None:
     size = len(quadratic)
 
     def lines() -> Iterator[str]:
-        yield f"p qubo 0 {size} {size} {len(rows)}"
         for index, bias in enumerate(quadratic.diagonal()):
             yield f"{index} {index} {_exact_decimals(bias)}"
         for row, column, coupling in zip(rows.tolist(), columns.tolist(), 2 * quadratic[rows, columns], strict=True):
             yield f"{row} {column} {_exact_decimals(coupling)}"
 
-    _write_sealed(file, "c", [f"c {OFFSET_MARK}{json.dumps(offset)}"], lines())
+    head = [f"c {OFFSET_MARK}{json.dumps(offset)}", f"p qubo 0 {size} {size} {len(rows)}"]
+    _write_sealed(file, "c", head, lines())
 
 
 def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
@@ -155,7 +157,8 @@ def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
         "qubo": quadratic,
         "offset": np.array(offset),
     }
-    np.savez_compressed(file, allow_pickle=False, **arrays, **{ARRAYS_DIGEST: np.array(digest_of_arrays(arrays))})
+    arrays[ARRAYS_DIGEST] = np.array(digest_of_arrays(arrays))
+    np.savez_compressed(file, **arrays)
 
 
 FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {
@@ -167,7 +170,8 @@ FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {
 }
 WITHOUT_OFFSET = frozenset({"coo", "ising", "qubo"})  # formats whose usual readers leave the offset out
 OFFSET_MARK = "offset="
-SEAL = "annealfit sha256="  # of all lines but those that say so
+OURS = "annealfit"
+SEAL = f"{OURS} sha256="  # of all lines but those that say so
 ARRAYS_DIGEST = "sha256"
 
 
@@ -236,7 +240,7 @@ def _write_triplets(
             for other in np.flatnonzero(couplings[index]):
                 yield f"{index} {other} {_exact_decimals(couplings[index, other])}"
 
-    head = [f"# vartype={vartype}", f"# {OFFSET_MARK}{json.dumps(offset)}"]  # of which the first is dimod's
+    head = [f"# {OURS} vartype={vartype}", f"# {OFFSET_MARK}{json.dumps(offset)}"]  # dimod reads the first
     _write_sealed(file, "#", head, lines())
 
 

@@ -19,6 +19,7 @@ from annealfit.export import (
     BQM_MAGIC,
     MAX_DENSE_VARIABLES,
     OFFSET_MARK,
+    OURS,
     SEAL,
     digest_of_bqm,
     read_checked_arrays,
@@ -32,7 +33,8 @@ def read(path: str | os.PathLike[str]) -> Dense:
     """`(Q, offset)` of a file that `export.write` wrote, whatever its format: `E(b) = bᵀQb + offset`.
 
     The format is told by the file's content. Files of other programs are read too; without a comment that says
-    otherwise their offset is 0.
+    otherwise their offset is 0. Of a text that says neither `p qubo` nor `# vartype=` nobody knows whether it is about
+    bits or spins, or the middle of a longer one: it is refused.
     """
     check_regular(path)
     content = Path(path).read_bytes()
@@ -89,11 +91,11 @@ def digest(dense: Dense) -> str:
 
 
 def _check_seal(content: bytes) -> None:
-    """Hold a text of ours against its digest; other programs' have none, and no offset in a comment either."""
+    """Hold a text of ours against its digest; other programs' have none, nor have those of 0.1.0."""
     lines = content.splitlines(keepends=True)
     comments = [line for line in lines if line[:1] in (b"c", b"#")]
     seals = [line for line in comments if SEAL.encode() in line]
-    if not seals and not any(OFFSET_MARK.encode() in line for line in comments):
+    if not any(OURS.encode() in line or line.startswith(f"c {OFFSET_MARK}".encode()) for line in comments):
         return
     told = seals[0].partition(SEAL.encode())[2].strip().decode() if len(seals) == 2 else ""
     if hashlib.sha256(b"".join(line for line in lines if line not in seals)).hexdigest() != told:
@@ -146,36 +148,54 @@ def _check_neighbours(header: dict[str, Any], rest: bytes) -> None:
 
 def _read_text(text: str) -> Dense:
     """The format of qbsolv, or dimod's COO: the lines are the same; comments start with `c` or `#`."""
-    comments, numbers, size, n_couplers = [], [], 0, None
+    comments, numbers, stated = [], [], None
     for line in filter(None, map(str.strip, text.splitlines())):
         if line[0] in "c#":
             comments.append(line[1:].strip())
         elif line[0] == "p":
-            _, _, _, max_nodes, _, stated = line.split()
-            size, n_couplers = int(max_nodes), int(stated)
+            _, _, _, *counts = line.split()
+            stated = tuple(map(int, counts))
         else:
             row, column, value = line.split()
             numbers.append((int(row), int(column), float(value)))
     if not numbers:
         raise ValueError("it has no coefficients")
+    over_spins = _is_over_spins(comments, stated is not None)
     rows, columns = np.array([pair[:2] for pair in numbers], dtype=np.intp).T
     values = np.array([triplet[2] for triplet in numbers])
     on_diagonal = rows == columns
-    if n_couplers is not None and n_couplers != np.count_nonzero(~on_diagonal):
-        raise ValueError(f"it has {np.count_nonzero(~on_diagonal)} couplers and states {n_couplers}")
-    size = max(size, int(max(rows.max(), columns.max())) + 1)
+    size = int(max(rows.max(), columns.max())) + 1
+    if stated is not None:
+        nodes = int(np.count_nonzero(on_diagonal))
+        size = max(size, _stated_size(stated, nodes, len(numbers) - nodes))
     if min(rows.min(), columns.min()) < 0 or size > MAX_DENSE_VARIABLES:
         raise ValueError(f"its variables go from {min(rows.min(), columns.min())} to {size - 1}")
     linear = np.zeros(size)
     linear[rows[on_diagonal]] = values[on_diagonal]
     couplings = rows[~on_diagonal], columns[~on_diagonal], values[~on_diagonal]
     offset = sum(float(json.loads(c.removeprefix(OFFSET_MARK))) for c in comments if c.startswith(OFFSET_MARK))
-    kinds = {comment for comment in comments if comment.startswith("vartype")}
-    if not kinds <= {"vartype=BINARY", "vartype=SPIN"}:
-        raise ValueError(f"it says {sorted(kinds)} of its variables; expected vartype=BINARY or vartype=SPIN")
-    if "vartype=SPIN" in comments:
+    if over_spins:
         linear, couplings, offset = _of_spins(linear, *couplings, offset)
     return _dense(linear, *couplings), float(offset)
+
+
+def _is_over_spins(comments: list[str], is_qubo: bool) -> bool:
+    """Whether the variables are spins, as a text has to say unless it begins with `p qubo`."""
+    kinds = {comment.removeprefix(f"{OURS} ") for comment in comments if "vartype" in comment}
+    if kinds not in ({"vartype=BINARY"}, {"vartype=SPIN"}) and not (is_qubo and not kinds):
+        raise ValueError(
+            f"of its variables it says {sorted(kinds) or 'nothing'}; expected a line `# vartype=BINARY` or "
+            "`# vartype=SPIN`, or one of the kind `p qubo 0 nodes nodes couplers`"
+        )
+    return kinds == {"vartype=SPIN"}
+
+
+def _stated_size(stated: tuple[int, ...], nodes: int, couplers: int) -> int:
+    """How many variables the `p` line states; it has to be right about the lines that follow."""
+    size, *counts = stated
+    if counts != [nodes, couplers]:
+        raise ValueError(f"it has {nodes} nodes and {couplers} couplers and states {counts}")
+    return size
 
 
 def _of_spins(

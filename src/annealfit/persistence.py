@@ -81,6 +81,18 @@ def check_regular(path: StrPath) -> None:
         raise FileFormatError(f"{os.fspath(path)} is {what}; name a file")
 
 
+class FrugalReader(io.BufferedReader):
+    """A file that is never asked for more bytes than it has: archives and images may state gigabytes of any part."""
+
+    def __init__(self, path: StrPath) -> None:
+        super().__init__(io.FileIO(path))
+        self.size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """So many bytes, where there are as many; all that is left without a number."""
+        return super().read(-1 if size is None else min(size, self.size))
+
+
 # Who reads a file that was handed to the wrong reader.
 _READERS = {
     "classifier": "AnnealedClassifier.load",

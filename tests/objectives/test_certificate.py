@@ -2,9 +2,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from annealfit.baselines import solve_logistic
 from annealfit.objectives import LinearHead
+from annealfit.rows import InMemoryRows
+from annealfit.rows.chunked import ChunkedRows
 
 
 @settings(max_examples=120)
@@ -60,3 +63,40 @@ def test_extreme_weights_have_a_bound_too(bias, n_classes):
     bound = head.at(weights).lower_bound()
     assert np.isfinite(bound)
     assert bound <= head.at(solve_logistic(features, labels, 1e-3).weights).loss
+
+
+def test_rounding_of_large_features_never_lifts_the_bound():
+    """Whole numbers moved by a power of two are exact, and the bias takes it back: the optimum is the same."""
+    lifted = []
+    for seed in range(60):
+        generator = np.random.default_rng(seed)
+        labels = generator.permutation(60) % 3
+        features = generator.integers(-20, 20, size=(60, 2)) + 4.0 * labels[:, None]
+        for regularization in (1e-1, 1e3, 1e6):
+            best = solve_logistic(features, labels, regularization).weights
+            optimum = LinearHead.of_arrays(features, labels, 3, regularization).at(best).loss
+            moved = features + np.array([2.0**49, 0.0])
+            head = LinearHead.of_arrays(moved, labels, 3, regularization)
+            bound = head.at(np.zeros((3, 3))).lower_bound()
+            assert bound <= optimum
+            head.extent = 0.0, np.zeros(2)  # as if sums were exact
+            lifted.append(head.at(np.zeros((3, 3))).lower_bound() > optimum + 1e-9)
+    assert any(lifted)  # or the above would hold anyhow
+
+
+@pytest.mark.parametrize("kind", ["memory", "sparse", "table"])
+def test_magnitudes_of_rows_are_those_of_their_features(kind):
+    generator = np.random.default_rng(0)
+    features, labels = generator.normal(size=(3000, 4)), np.arange(3000) % 2
+    weights = generator.random(3000)
+    rows = {
+        "memory": lambda: InMemoryRows(features, labels, 2, weights),
+        "sparse": lambda: InMemoryRows(csr_array(features), labels, 2, weights),
+        "table": lambda: ChunkedRows(features, labels, 2, weights, chunk_rows=700),
+    }[kind]()
+    count, magnitudes = LinearHead(rows, 1.0).extent
+    expected = np.average(np.abs(features), axis=0, weights=weights)
+    assert count == 3000
+    assert (magnitudes >= expected * (1 - 1e-12)).all()
+    if kind != "sparse":  # which has a bound of it
+        np.testing.assert_allclose(magnitudes, expected, rtol=1e-12)

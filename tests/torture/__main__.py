@@ -1,8 +1,9 @@
 """The whole campaign (`make torture`): bounded, seeded, a table in the end and in docs/trust.md.
 
-    python tests/torture [--seed 42] [--only files,processes] [--share 1.0] [--write]
+    python tests/torture [--seed 42] [--only files,processes] [--share 1.0] [--results FILE] [--write]
 
-Each part runs in a process of its own that may take 1 GB more than it has when it starts.
+Each part runs in a process of its own. Attacks on files and data may take 1 GB more than that has when it starts. Parts
+that are run one by one are put together where they keep their rows in one file of results.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--share", type=float, default=1.0, help="of the attacks")
-    parser.add_argument("--only", default=",".join(CAMPAIGNS), help="campaigns, with commas between them")
+    parser.add_argument("--only", default=",".join(CAMPAIGNS), help="campaigns, with commas between them, or none")
     parser.add_argument("--write", action="store_true", help="write the table into docs/trust.md")
     parser.add_argument("--results", type=Path, help="keep the rows in this file, and add to those that are there")
     options = parser.parse_args()
@@ -58,7 +59,7 @@ def main() -> int:
         results = options.results or Path(scratch) / "results.jsonl"
         crashed = []
         context = multiprocessing.get_context("spawn")
-        for name in options.only.split(","):
+        for name in filter(None, options.only.split(",")):
             process = context.Process(target=run_campaign, args=(name, options.seed, options.share, results))
             process.start()
             process.join()
@@ -72,7 +73,8 @@ def main() -> int:
     if options.write:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n\nSeed {options.seed}.\n{END}{after}", encoding="utf-8")
+        said = f"Seed {options.seed}, {'in full' if options.share == 1 else f'{options.share:.0%} of the attacks'}."
+        PAGE.write_text(f"{before}{BEGIN}\n{text}\n\n{said}\n{END}{after}", encoding="utf-8")
     for line in crashed:
         print(line, file=sys.stderr)
     return int(bool(crashed) or not all(tally.is_clean for tally in tallies))

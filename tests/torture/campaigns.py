@@ -61,7 +61,7 @@ def samplers(folder: Path, seed: int, share: float) -> Iterator[Tally]:
 
 
 def processes(folder: Path, seed: int, share: float) -> Iterator[Tally]:
-    """500 kills."""
+    """More than 500 kills, of commands and of their workers."""
     import process_attacks as attacks
 
     attacks.warm_up()
@@ -70,7 +70,7 @@ def processes(folder: Path, seed: int, share: float) -> Iterator[Tally]:
             (attacks.train_chain, 300),
             (lambda own: attacks.reproduce_chain(own, 1), 100),
             (attacks.compare_chain, 60),
-            (lambda own: attacks.reproduce_chain(own, 2), 20),
+            (lambda own: attacks.reproduce_chain(own, 2), 40),
         )
     ):
         own = folder / str(number)

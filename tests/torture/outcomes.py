@@ -13,7 +13,7 @@ from typing import Any
 
 from annealfit.errors import AnnealfitError
 
-HANG_SECONDS = 60  # on a busy machine, too
+HANG_SECONDS = 120  # on a busy machine, too
 MOST_BYTES = 2**30  # more than this above what is in use at the start is too much
 
 

@@ -28,8 +28,9 @@ from annealfit.image_classifier import ImageClassifier
 from annealfit.persistence import read_tensors
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-LONGEST_SECONDS = 180  # of a program that is left alone
-SETTLE_SECONDS = 5  # in which workers notice that they are alone
+LONGEST_SECONDS = 900  # of a program that is left alone
+SETTLE_SECONDS = 15  # in which workers notice that they are alone
+KILLS_PER_RUN = 40  # after which a run is let go on to its end
 _QUIET_EXITS = (0, 1, 2, 130)
 
 
@@ -59,10 +60,21 @@ class Program:
         """End it with a signal; what does not end is killed, and None."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process, number)
-        status = self.wait(30)
+        status = self.wait(120)
         if status is None:
             os.kill(self.process, signal.SIGKILL)
-            self.wait(30)
+            self.wait(120)
+        return status
+
+    def kill_worker(self, generator: np.random.Generator) -> int | None:
+        """End one of its workers, as a system without memory does, and see how it ends then."""
+        workers = sorted(set(_group(self.process)) - {self.process})
+        if not workers:
+            return self.kill(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(generator.choice(workers)), signal.SIGKILL)
+        if (status := self.wait(LONGEST_SECONDS)) is None:
+            self.kill(signal.SIGKILL)
         return status
 
     def strays(self) -> list[int]:
@@ -139,6 +151,8 @@ class Chain:
     check: Callable[[Path], None]  # raises if a file with its final name is not whole
     is_same: Callable[[Path, Path], bool]  # whether what it ended with is what an undisturbed run ended with
     most_seconds: float  # before it is killed
+    is_done: Callable[[Path], bool] = lambda folder: False  # whether a run that was killed had done all its work
+    has_workers: bool = False  # of which one is killed now and then, instead of the command
 
 
 def kill_repeatedly(chain: Chain, kills: int, seed: int) -> Tally:
@@ -153,16 +167,18 @@ def kill_repeatedly(chain: Chain, kills: int, seed: int) -> Tally:
         folder = chain.folder / f"run-{run}"
         run += 1
         done = False
-        for _ in range(12):
+        for _ in range(min(KILLS_PER_RUN, kills - tally.tried)):
             program = Program(chain.arguments(folder), chain.folder / "output")
             status = program.wait(float(generator.uniform(0, chain.most_seconds)))
             if status is not None:  # it was done before it was killed
                 done = True
                 _judge(tally, chain, program, folder, status, killed=False)
                 break
-            number = SIGNALS[int(generator.integers(0, 3))]
-            status = program.kill(number)
+            kind = int(generator.integers(0, 6 if chain.has_workers else 3))
+            status = program.kill(SIGNALS[kind]) if kind < 3 else program.kill_worker(generator)
             _judge(tally, chain, program, folder, status, killed=True)
+            if done := chain.is_done(folder):
+                break
         if not done:
             program = Program(chain.arguments(folder), chain.folder / "output")
             _judge(tally, chain, program, folder, program.wait(LONGEST_SECONDS), killed=False)
@@ -238,8 +254,8 @@ def check_comparison(folder: Path) -> None:
 
 
 def same_problems(folder: Path, other: Path) -> bool:
-    names = sorted(path.name for path in (folder / "problems").iterdir())
-    return names == sorted(path.name for path in (other / "problems").iterdir())
+    found = [{path.name: path.read_bytes() for path in (run / "problems").iterdir()} for run in (folder, other)]
+    return found[0] == found[1] != {}
 
 
 def train_chain(folder: Path) -> Chain:
@@ -257,7 +273,8 @@ def reproduce_chain(folder: Path, jobs: int) -> Chain:
         return ["reproduce", "digits", *options, "--out", str(run)]
 
     name = f"reproduce, {jobs} {'process' if jobs == 1 else 'processes'}"
-    return Chain(name, folder, arguments, check_records, same_records, 2.0 if jobs == 1 else 8.0)
+    seconds = 2.0 if jobs == 1 else 8.0
+    return Chain(name, folder, arguments, check_records, same_records, seconds, has_workers=jobs > 1)
 
 
 def dask_chain(folder: Path, address: str) -> Chain:
@@ -273,7 +290,10 @@ def compare_chain(folder: Path) -> Chain:
         options = ["--bits", "2", "--samplers", "native,rounded", "--iterations", "3", "--late", "2", "--reads", "4"]
         return ["compare-samplers", "digits", *options, "--out", str(run)]
 
-    return Chain("compare-samplers", folder, arguments, check_comparison, same_problems, 2.5)
+    def is_done(run: Path) -> bool:
+        return (run / "comparison.json").exists()  # which is written last
+
+    return Chain("compare-samplers", folder, arguments, check_comparison, same_problems, 2.5, is_done)
 
 
 @contextlib.contextmanager

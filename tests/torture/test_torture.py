@@ -1,7 +1,11 @@
 """The campaign in short: some attacks of every kind, and the rows of the table stay at zero where they have to."""
 
+import contextlib
+import io
 import os
 import threading
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import data_attacks
@@ -10,9 +14,11 @@ import number_attacks
 import numpy as np
 import pytest
 import sampler_attacks
+from PIL import Image
 from sklearn.datasets import load_iris
 
 from annealfit import AnnealedClassifier, export
+from annealfit.array_files import read_arrays
 from annealfit.datasets.images import read_image
 from annealfit.encoding import Encoding
 from annealfit.errors import FileFormatError, InvalidInputError
@@ -155,7 +161,7 @@ def test_pipes_and_devices_are_written_to_and_links_followed(tmp_path):
         except InvalidInputError:
             continue
     reader.join()
-    assert received[0].startswith(b"# vartype=BINARY")
+    assert received[0].startswith(b"# annealfit vartype=BINARY")
     assert pipe.is_fifo()
     (tmp_path / "link").symlink_to(tmp_path / "target")
     export.write(problem, tmp_path / "link", format="coo")
@@ -183,3 +189,82 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path):
     np.savez_compressed(tmp_path / "bomb.npz", X=np.zeros((1000, 128, 128)), y=np.zeros(1000, int))
     with pytest.raises(FileFormatError, match="unpacks from"):
         data_attacks.read_own(Path(tmp_path / "bomb.npz"))
+
+
+def _stating(content, field, value):
+    """The archive with another number in a field of its directory: an offset from the directory's or its end's mark."""
+    mark, offset = field
+    place = content.rindex(mark) + offset
+    return content[:place] + value.to_bytes(4, "little") + content[place + 4 :]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [(b"PK\x05\x06", 12), (b"PK\x05\x06", 16), (b"PK\x01\x02", 20), (b"PK\x01\x02", 24), (b"PK\x01\x02", 42)],
+    ids=["size of the directory", "place of the directory", "packed size", "unpacked size", "place of a member"],
+)
+def test_no_number_of_an_archive_makes_room_for_gigabytes(tmp_path, field):
+    np.savez(tmp_path / "whole.npz", X=np.zeros((10, 4)))
+    content = (tmp_path / "whole.npz").read_bytes()
+    (tmp_path / "states.npz").write_bytes(_stating(content, field, 0xF0000000))
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(FileFormatError):
+            read_arrays(tmp_path / "states.npz")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
+
+
+def test_a_member_that_is_more_than_it_states_is_not_unpacked_whole(tmp_path):
+    np.savez_compressed(tmp_path / "bomb.npz", X=np.zeros(2**24))
+    content = (tmp_path / "bomb.npz").read_bytes()
+    (tmp_path / "states.npz").write_bytes(_stating(content, (b"PK\x01\x02", 24), 5000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError):
+            read_arrays(tmp_path / "states.npz")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
+
+
+def test_an_image_of_too_many_pixels_is_refused_before_room_is_made_for_them(tmp_path):
+    stream = io.BytesIO()
+    Image.new("L", (9, 12)).save(stream, format="PNG")
+    head = b"IHDR" + (20_000).to_bytes(4, "big") + (8_000).to_bytes(4, "big") + stream.getvalue()[24:29]
+    content = stream.getvalue()[:12] + head + zlib.crc32(head).to_bytes(4, "big") + stream.getvalue()[33:]
+    (tmp_path / "large.png").write_bytes(content)
+    with pytest.raises(FileFormatError, match="20000 × 8000 pixels, and 24,000,000 are the most"):
+        read_image(tmp_path / "large.png")
+
+
+def test_no_part_of_an_image_makes_room_for_gigabytes(tmp_path):
+    stream = io.BytesIO()
+    Image.new("L", (9, 12)).save(stream, format="PNG")
+    content = stream.getvalue()
+    place = content.index(b"IDAT") - 4
+    (tmp_path / "states.png").write_bytes(content[:place] + (0x70000000).to_bytes(4, "big") + content[place + 4 :])
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(FileFormatError):
+            read_image(tmp_path / "states.png")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
+
+
+def test_enormous_weights_of_a_checkpoint_end_in_a_sentence(targets):
+    for target in targets:
+        if target.kind == "training checkpoint":
+            tensors, manifest = read_tensors(target.path, target.kind)
+            tally, scratch = file_attacks.Tally(target.name), target.path.parent / "enormous.safetensors"
+            for name in [name for name in tensors.tensors if name.endswith(("weights", "remembered"))]:
+                changed = np.full_like(tensors.tensors[name], 1e160)
+                write_tensors(scratch, target.kind, {**tensors.tensors, name: changed}, manifest.value)
+                file_attacks.attempt(tally, name, lambda target=target: target.read(scratch), target.use)  # noqa: B023
+            check(tally)
+            assert tally.clean > 0

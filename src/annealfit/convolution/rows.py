@@ -88,6 +88,10 @@ class FeatureChunk(DenseChunk):
         """`VX`, (O, D)."""
         return super().moments(self._like(values)).astype(np.float64)
 
+    def exact_moments(self, values: Array) -> Array:
+        """The same in double precision."""
+        return super().moments(values)
+
     def gram(self, values: Array | None = None) -> Array:
         """`Xᵀ diag(v) X`, (D, D), as symmetric as it would be in double precision."""
         found = super().gram(None if values is None else self._like(values)).astype(np.float64)

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from annealfit.datasets import resizing
 from annealfit.datasets.errors import CorruptFileError
 from annealfit.errors import FileFormatError, choose, require
-from annealfit.persistence import StrPath, check_regular
+from annealfit.persistence import FrugalReader, StrPath, check_regular
+
+# Numbers in double precision take 24 bytes per pixel; more than this is no picture that a model looks at.
+MOST_PIXELS = 24_000_000
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,16 @@ def read_image(path: StrPath) -> NDArray[np.float64]:
     orient = require("PIL.ImageOps", extra="images", purpose="reading image files").exif_transpose
     check_regular(path)  # which a pipe among images is not: reading it would wait for ever
     try:
-        with pillow.open(path) as file:
+        with FrugalReader(path) as content, pillow.open(content) as file:
+            _check_pixels(path, *file.size)  # which the header states, before room is made for them
             image, kind = orient(file), file.format
             image.load()
-    except FileNotFoundError:
+    except (FileNotFoundError, FileFormatError):
         raise
     except pillow.DecompressionBombError as error:
         raise FileFormatError(f"{path} has too many pixels to be read safely: {error}; make it smaller") from error
+    except pillow.UnidentifiedImageError as error:
+        raise CorruptFileError(f"{path} is not a readable image; repair or remove it") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow's readers raise on foreign or damaged files
         raise CorruptFileError(f"{path} is not a readable image: {error}; repair or remove it") from error
     if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PPM"):
@@ -61,7 +67,16 @@ def read_image(path: StrPath) -> NDArray[np.float64]:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = pillow.alpha_composite(pillow.new("RGBA", image.size, "white"), image)
-    return np.asarray(image.convert("RGB"), dtype=np.float64) / 255.0
+    pixels = np.asarray(image.convert("RGB"), dtype=np.float64)
+    pixels /= 255.0
+    return pixels
+
+
+def _check_pixels(path: StrPath, width: int, height: int) -> None:
+    if width * height > MOST_PIXELS:
+        raise FileFormatError(
+            f"{path} has {width} × {height} pixels, and {MOST_PIXELS:,} are the most that are read; make it smaller"
+        )
 
 
 def _read_deep(image: Any) -> NDArray[np.float64]:

@@ -8,6 +8,11 @@ For probabilities `P` with the same class shares as the labels, `Σ_n a_n p_nc =
 with H the entropy and x̃ the features without the 1. At the optimum P are its own probabilities, and the two sides
 meet. Elsewhere the probabilities of the point are made to have the right shares: first by other biases, then, for
 what is left, by mixing in a constant distribution.
+
+Numbers have 53 bits, and features may be as large as 1e15: the bound is lowered by what its own rounding can have
+raised it by. A sum of N terms is right to `γ = Nε` of the sum of their magnitudes. So the shares are right to γ of
+each, and a distribution with the very shares is a mixture that has at most γ of another one. That changes no entry of
+the mean by more than `γ·mean_n |x̃_nj|`, and lowers the entropy by no more than γ of it and `γ log C`.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from annealfit.objectives.linear_head import HeadPoint
 
 
+_SINGLE_OPERATIONS = 32  # on every number beside the sums
 _BALANCING_STEPS = 100
 _BALANCED = 1e-8  # share of the rows that may be left to mixing
 _BALANCING_PASSES = 4  # the same where each is a pass over rows that are not kept, or of very many classes
@@ -48,10 +54,15 @@ def loss_lower_bound(point: HeadPoint) -> float:
     def term(chunk: Chunk) -> tuple[float, Array]:
         distribution = kept * _tilted(distributions(chunk), tilt) + rest
         residuals = link.residuals(link.of_outputs(distribution), chunk.labels)
-        return chunk.weighted(entr(distribution).sum(axis=0)).sum(), chunk.moments(chunk.weighted(residuals))
+        return chunk.weighted(entr(distribution).sum(axis=0)).sum(), chunk.exact_moments(chunk.weighted(residuals))
 
     entropy, slopes = head.rows.mean(term)
-    bound = float(entropy - (slopes[:, :-1] ** 2).sum() / (2 * head.regularization))
+    count, magnitudes = head.extent
+    rounding = (count + len(wanted) + _SINGLE_OPERATIONS) * np.finfo(float).eps
+    entropy -= rounding * (entropy + np.log(len(wanted)))
+    with np.errstate(over="ignore", invalid="ignore"):  # of huge features nothing is certified
+        steepest = np.abs(slopes[:, :-1]) + 2 * rounding * magnitudes  # once for the sum, once for the mixture
+        bound = float(entropy - (steepest**2).sum() / (2 * head.regularization))
     return max(bound, 0.0) if np.isfinite(bound) else 0.0  # neither cross-entropy nor penalty is ever below 0
 
 

@@ -98,6 +98,15 @@ class LinearHead:
         return sums[0, :-1]
 
     @cached_property
+    def extent(self) -> tuple[float, Array]:
+        """How many rows there are, and the weighted mean of every feature's magnitude, shape (d,), or a bound of it.
+
+        What rounding can do to a sum over the rows.
+        """
+        count, magnitudes = self.rows.sum(lambda chunk: (len(chunk.labels), chunk.magnitudes()))
+        return float(count), magnitudes[:-1] / self.rows.total_weight
+
+    @cached_property
     def feature_spread(self) -> float:
         """The root mean square distance of a feature from its mean: a unit, so a sample of the rows will do."""
         sample = self.rows.sample(_ROWS_FOR_SPREAD)

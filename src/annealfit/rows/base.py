@@ -51,6 +51,14 @@ class Chunk(ABC):
         ones = self.weighted(np.ones(len(self.labels)))
         return self.moments(ones[None])[0], self.gram(ones).diagonal().copy()
 
+    def exact_moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`VX` again, in double precision whatever the precision of the rows is."""
+        return self.moments(values)
+
+    def magnitudes(self) -> NDArray[np.float64]:
+        """Weighted sums over rows of |x| of every feature and the 1, (D,), or what they are not above."""
+        return np.sqrt(self.total_weight * self.power_sums()[1])
+
     @abstractmethod
     def content(self) -> Iterable[NDArray[Any]]:
         """The arrays that hold the chunk's features: by their digest a checkpoint knows its training data."""
@@ -72,6 +80,17 @@ class Chunk(ABC):
     def class_weights(self, n_classes: int) -> NDArray[np.float64]:
         """What the rows of each class weigh together, shape (C,)."""
         return np.bincount(self.labels, weights=self.weights, minlength=n_classes).astype(float)
+
+
+def sums_of_magnitudes(
+    features: NDArray[Any], weights: NDArray[np.float64] | None, rows_at_once: int = 1024
+) -> NDArray[np.float64]:
+    """Weighted sums (D,) of the magnitudes of features (n, D), without a second array of their size."""
+    total = np.zeros(features.shape[1])
+    for first in range(0, len(features), rows_at_once):
+        part = np.abs(features[first : first + rows_at_once])
+        total += part.sum(axis=0, dtype=np.float64) if weights is None else weights[first : first + rows_at_once] @ part
+    return total
 
 
 def add_up(found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:

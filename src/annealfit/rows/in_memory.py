@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.rows.base import Chunk, Rows
+from annealfit.rows.base import Chunk, Rows, sums_of_magnitudes
 from annealfit.rows.tables import TableChunk
 
 MANY_FEATURES = 100  # from so many on rows stay as they are: a copy with a column of ones takes as long as a product
@@ -86,6 +86,10 @@ class DenseChunk(Chunk):
         """Without a matrix."""
         weights = self.weighted(np.ones(len(self.labels))).astype(self._augmented.dtype, copy=False)
         return weights @ self._augmented, weights @ np.square(self._augmented)
+
+    def magnitudes(self) -> NDArray[np.float64]:
+        """As they are."""
+        return sums_of_magnitudes(self._augmented, self.weights)
 
     def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
         """Without what is between the blocks."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from annealfit.errors import InvalidInputError
 from annealfit.persistence import StrPath
-from annealfit.rows.base import Chunk
+from annealfit.rows.base import Chunk, sums_of_magnitudes
 from annealfit.rows.products import are_ours, compile_for, project
 
 # Features of a chunk: small enough to stay in a processor's cache between the two products of a pass.
@@ -188,10 +188,21 @@ class TableChunk(Chunk):
 
     def moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`VX`, (O, D)."""
+        return self._moments(values, self._like(values))
+
+    def exact_moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same in double precision."""
+        return self._moments(values, values)
+
+    def _moments(self, values: NDArray[np.float64], factors: NDArray[Any]) -> NDArray[np.float64]:
         found = np.empty((len(values), self.features.shape[1] + 1))
-        found[:, :-1] = self._like(values) @ self.features
+        found[:, :-1] = factors @ self.features
         found[:, -1] = values.sum(axis=1, dtype=np.float64)
         return found
+
+    def magnitudes(self) -> NDArray[np.float64]:
+        """As they are."""
+        return np.append(sums_of_magnitudes(self.features, self.weights), self.total_weight)
 
     def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """`Xᵀ diag(v) X`, (D, D)."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.arrays import Array
+from annealfit.errors import InvalidInputError
 from annealfit.objectives import Point
 from annealfit.objectives.base import Span, group_starts
 
@@ -93,6 +94,11 @@ def _least(bends: Array, slopes: Array) -> Array:
 
     Where it bends down there is no least; there the step is that of the same bend upward.
     """
+    if not np.isfinite(bends).all():
+        raise InvalidInputError(
+            "the curvature along a step overflowed: features, weights or steps are too large; "
+            "standardise the features, or start anew where these weights came from a file"
+        )
     scales = np.sqrt(np.abs(bends.diagonal()))
     scales = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
     values, vectors = np.linalg.eigh(bends * scales[:, None] * scales)
