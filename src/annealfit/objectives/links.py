@@ -80,6 +80,11 @@ def _normalise(logits: Array, largest: Array) -> tuple[Array, Array]:
     return probabilities, np.log(total) + largest
 
 
+def _flat_positions(labels: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Where the values of the labels stand in a (classes, n) array read as one line: quicker than by two indices."""
+    return labels.astype(np.intp, copy=False) * len(labels) + np.arange(len(labels))
+
+
 @dataclass(frozen=True)
 class Softmax:
     """An output per class; the cross-entropy of their softmax."""
@@ -95,7 +100,7 @@ class Softmax:
         """Probabilities, losses, and which rows are classified rightly."""
         largest = outputs.max(axis=0)
         probabilities, log_normaliser = _normalise(outputs, largest)
-        of_true_class = outputs[labels, np.arange(len(labels))]
+        of_true_class = outputs.take(_flat_positions(labels))
         if np.count_nonzero(outputs == largest) == len(labels):  # no ties, so the largest is the first largest:
             right = of_true_class == largest  # what argmax says, at a third of its time
         else:
@@ -109,14 +114,15 @@ class Softmax:
     def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`."""
         residuals = probabilities if overwrite else probabilities.copy()
-        residuals[labels, np.arange(len(labels))] -= 1.0
+        positions = _flat_positions(labels)
+        residuals.put(positions, residuals.take(positions) - 1)
         return residuals
 
     def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
         """The covariances of the outputs' changes under each row's probabilities."""
         count, groups, rows = len(changes), self.groups, changes.shape[2]
         shares = probabilities * changes
-        squares = np.einsum("acn,bcn->cab", weighted(shares), changes)
+        squares = np.vecdot(weighted(shares)[:, None], changes).transpose(2, 0, 1)
         if groups < self.n_outputs:  # so that the work grows with the outputs, not with their square
             starts = group_starts(self.n_outputs, groups)
             shares, squares = np.add.reduceat(shares, starts, axis=1), np.add.reduceat(squares, starts, axis=0)

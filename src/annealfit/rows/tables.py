@@ -17,8 +17,9 @@ from annealfit.errors import InvalidInputError
 from annealfit.persistence import StrPath
 from annealfit.rows.base import Chunk
 
-# Features of a chunk: small enough to stay in a processor's cache between the two products of a pass.
-CHUNK_BYTES = 4 * 2**20
+# Features of a chunk: small enough to stay in a processor's cache between the two products of a pass, and for what is
+# worked out about it to be put into memory that was used before; new pages took a quarter of a line search, and more.
+CHUNK_BYTES = 2 * 2**20
 _IN_MEMORY_KINDS = ("iloc", "__dataframe__", "__dask_graph__")  # data frames and Dask's collections have their own ways
 
 
@@ -60,9 +61,14 @@ def check_table(table: Any, name: str = "X") -> None:
 
 def chunk_bounds(table: Any, n_outputs: int, chunk_rows: int | None = None) -> list[tuple[int, int]]:
     """Where chunks begin and end: their features, and their outputs, are at most `CHUNK_BYTES`."""
-    itemsize = 4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8
-    step = chunk_rows or max(64, CHUNK_BYTES // (itemsize * max(table.shape[1], n_outputs)))
+    step = chunk_rows or max(64, CHUNK_BYTES // bytes_of_a_row(table, n_outputs))
     return list(pairwise([*range(0, table.shape[0], step), table.shape[0]]))
+
+
+def bytes_of_a_row(table: Any, n_outputs: int) -> int:
+    """Of its features, or of its outputs if these are more, in the precision they are worked with."""
+    itemsize = 4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8
+    return itemsize * max(table.shape[1], n_outputs)
 
 
 def read_slice(table: Any, first: int, last: int) -> NDArray[Any]:
@@ -185,7 +191,7 @@ class TableChunk(Chunk):
         """`VX`, (O, D)."""
         found = np.empty((len(values), self.features.shape[1] + 1))
         found[:, :-1] = self._like(values) @ self.features
-        found[:, -1] = values.sum(axis=1, dtype=np.float64)
+        found[:, -1] = values.sum(axis=1)
         return found
 
     def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
