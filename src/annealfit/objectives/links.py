@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -121,16 +122,30 @@ class Softmax:
     def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
         """The covariances of the outputs' changes under each row's probabilities."""
         count, groups, rows = len(changes), self.groups, changes.shape[2]
-        shares = probabilities * changes
-        squares = np.vecdot(weighted(shares)[:, None], changes).transpose(2, 0, 1)
-        if groups < self.n_outputs:  # so that the work grows with the outputs, not with their square
-            starts = group_starts(self.n_outputs, groups)
-            shares, squares = np.add.reduceat(shares, starts, axis=1), np.add.reduceat(squares, starts, axis=0)
+        if groups == self.n_outputs:
+            shares = probabilities * changes
+            squares = np.einsum("acn,bcn->cab", weighted(shares), changes)
+        else:
+            shares, squares = self._grouped(probabilities, changes, weighted)
         products = weighted(shares).reshape(-1, rows) @ shares.reshape(-1, rows).T
         found = -products.reshape(count, groups, count, groups)
         own = np.arange(groups)
         found[:, own, :, own] += squares
         return found.reshape(count * groups, count * groups)
+
+    def _grouped(self, probabilities: Array, changes: Array, weighted: Weighted) -> tuple[Array, Array]:
+        """The sums over each group of its outputs' shares (m, groups, n), and of their squares (groups, m, m).
+
+        So the work grows with the outputs, not with their square; and group by group there is little in memory.
+        """
+        starts = [*group_starts(self.n_outputs, self.groups), self.n_outputs]
+        sums = np.empty((len(changes), self.groups, changes.shape[2]), changes.dtype)
+        squares = np.empty((self.groups, len(changes), len(changes)), changes.dtype)
+        for group, (first, last) in enumerate(pairwise(starts)):
+            shares = probabilities[first:last] * changes[:, first:last]
+            shares.sum(axis=1, out=sums[:, group])
+            squares[group] = np.einsum("acn,bcn->ab", weighted(shares), changes[:, first:last])
+        return sums, squares
 
     @property
     def groups(self) -> int:
