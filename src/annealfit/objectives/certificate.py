@@ -92,7 +92,7 @@ def _change_of_biases(found: Array, products: Array, missing: Array) -> Array:
     """
     hessian = np.diag(found) - products + 1 / len(found) ** 2
     try:
-        return np.linalg.solve(hessian, missing)
+        return np.linalg.solve(hessian, missing).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
         return np.full(len(found), np.inf)
 
