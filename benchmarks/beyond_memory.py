@@ -61,7 +61,8 @@ def main(n_rows=10_000_000):
         print(
             f"{n_rows:,} rows × {FEATURES}, {path.stat().st_size / 1e9:.2f} GB: {clf.n_iter_} iterations "
             f"({clf.stop_reason_}), {seconds:.1f} s, accuracy {accuracy:.2%}, at most {clf.optimality_gap_:.1e} above "
-            f"the least loss {clf.history_[-1]['loss']:.5f}; most RssAnon {memory.anonymous / 2**30:.2f} GiB"
+            f"the least loss {clf.history_[-1]['loss']:.5f}; most RssAnon {memory.anonymous / 2**30:.2f} GiB",
+            flush=True,
         )
         rows = ChunkedRows(X, labels.astype(np.intp), CLASSES)
         weights = np.vstack([clf.coef_.T, clf.intercept_])
