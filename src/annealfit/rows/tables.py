@@ -17,9 +17,8 @@ from annealfit.errors import InvalidInputError
 from annealfit.persistence import StrPath
 from annealfit.rows.base import Chunk
 
-# Features of a chunk: small enough to stay in a processor's cache between the two products of a pass, and for what is
-# worked out about it to be put into memory that was used before; new pages took a quarter of a line search, and more.
-CHUNK_BYTES = 2 * 2**20
+# Features of a chunk: small enough to stay in a processor's cache between the two products of a pass.
+CHUNK_BYTES = 4 * 2**20
 _IN_MEMORY_KINDS = ("iloc", "__dataframe__", "__dask_graph__")  # data frames and Dask's collections have their own ways
 
 
