@@ -2,12 +2,12 @@
 
 Makes a file of rows × 128 single-precision features (5 GB) in a temporary folder, trains on it, and deletes it. Told
 are the most anonymous memory (RssAnon: what the process has for itself, without the file's pages) and the seconds of a
-pass, against the least there is: reading every chunk and multiplying it with the weights, in as many threads.
+pass, against the least there is: reading every chunk and multiplying it with the weights, in as many threads (all
+processors, unless OMP_NUM_THREADS says otherwise).
 """
 
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from annealfit import AnnealedClassifier
 from annealfit.objectives.links import Softmax
 from annealfit.objectives.passing_rows import Bends, LossAndSlopes
 from annealfit.rows import ChunkedRows
-from benchmarks.timing import print_table
+from benchmarks.processes import Memory
+from benchmarks.tables import print_table
 
 FEATURES, CLASSES = 128, 10
 
@@ -33,26 +34,6 @@ def make_file(path, n_rows):
         file[first : first + len(own)] = generator.standard_normal((len(own), FEATURES), np.float32) + means[own]
     file.flush()
     return labels
-
-
-class AnonymousMemory:
-    """The most RssAnon while it watches, in bytes."""
-
-    def __enter__(self):
-        self.peak, self._ended = 0, threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error):
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self):
-        while not self._ended.wait(0.02):
-            lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-            found = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
-            self.peak = max(self.peak, 1024 * found)
 
 
 def in_turns(functions, times=3):
@@ -72,7 +53,7 @@ def main(n_rows=10_000_000):
         path = Path(folder) / "rows.npy"
         labels = make_file(path, n_rows)
         X = np.load(path, mmap_mode="r")
-        with AnonymousMemory() as memory:
+        with Memory() as memory:
             began = time.perf_counter()
             clf = AnnealedClassifier(random_state=0, verbose=1).fit(X, labels)
             seconds = time.perf_counter() - began
@@ -80,7 +61,8 @@ def main(n_rows=10_000_000):
         print(
             f"{n_rows:,} rows × {FEATURES}, {path.stat().st_size / 1e9:.2f} GB: {clf.n_iter_} iterations "
             f"({clf.stop_reason_}), {seconds:.1f} s, accuracy {accuracy:.2%}, at most {clf.optimality_gap_:.1e} above "
-            f"the least loss {clf.history_[-1]['loss']:.5f}; most RssAnon {memory.peak / 2**30:.2f} GiB"
+            f"the least loss {clf.history_[-1]['loss']:.5f}; most RssAnon {memory.anonymous / 2**30:.2f} GiB",
+            flush=True,
         )
         rows = ChunkedRows(X, labels.astype(np.intp), CLASSES)
         weights = np.vstack([clf.coef_.T, clf.intercept_])

@@ -7,7 +7,11 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+
+from benchmarks.tables import print_table
+
+__all__ = ["least_seconds", "print_table"]
 
 
 def least_seconds(function: Callable[[], object], *, repeats: int, budget_seconds: float = 20.0) -> float:
@@ -20,10 +24,3 @@ def least_seconds(function: Callable[[], object], *, repeats: int, budget_second
         if time.perf_counter() - started > budget_seconds:
             break
     return best
-
-
-def print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
-    print(f"\n{title}")
-    for row in (headings, ["-" * width for width in widths], *rows):
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))

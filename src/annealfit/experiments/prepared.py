@@ -27,8 +27,7 @@ class Prepared:
     @classmethod
     def of(cls, dataset: Dataset, features: RandomConvFeatures | RowScaler) -> Prepared:
         """Fit the features on the training part and compute those of both parts."""
-        features.fit(dataset.X_train)
-        return cls(dataset, features, features.transform(dataset.X_train), features.transform(dataset.X_test))
+        return cls(dataset, features, features.fit_transform(dataset.X_train), features.transform(dataset.X_test))
 
     @classmethod
     def of_rows(cls, dataset: Dataset) -> Prepared:

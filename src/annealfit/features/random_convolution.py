@@ -24,7 +24,7 @@ from annealfit.rows import is_dask, is_out_of_core
 from annealfit.schema import Field, TensorFields, settings_of
 from annealfit.threads import blas_threads
 
-_BATCH_BYTES = 64 * 2**20  # patches of this many bytes are in memory at once
+_BATCH_BYTES = 8 * 2**20  # patches of this many bytes are in memory at once; more leave the cache
 _MOST_PIXELS = 2**26  # values of an image that a file may ask for: 8192 × 8192
 _MOST_LAYERS = 100
 _STANDARDIZATIONS = ("none", "pixels", "features")
@@ -95,6 +95,16 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         elif self.standardize == "features":
             self.feature_scaler_ = fit_scaler(given, self.transform, self.n_features_out_)
         return self
+
+    def fit_transform(self, X: ArrayLike, y: Any = None, **parameters: Any) -> NDArray[np.float64]:
+        """As `fit` and then `transform`; features that are standardised are computed once for both."""
+        if self.standardize != "features" or is_dask(X) or is_out_of_core(X):
+            return super().fit_transform(X, y, **parameters)
+        unscaled = copy.copy(self).set_params(standardize="none").fit(X)
+        features = unscaled.transform(X)
+        self.__dict__.update({**unscaled.__dict__, "standardize": self.standardize})
+        self.feature_scaler_ = fit_scaler(features)
+        return self.feature_scaler_.transform(features, copy=False)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Features of shape (N, d), computed batch by batch; of a Dask array a Dask array, when it is asked for."""
@@ -262,8 +272,9 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             for filters, biases, (_, kernel, pool) in zip(self.filters_, self.biases_, self.layers(), strict=True):
                 patches = sliding_window_view(chunk, (kernel, kernel), axis=(1, 2))
                 with blas_threads(patches.size * len(filters)):
-                    convolved = np.tensordot(patches, filters, axes=((3, 4, 5), (1, 2, 3))) + biases
-                chunk = _max_pool(np.maximum(convolved, 0), pool)
+                    convolved = np.tensordot(patches, filters, axes=((3, 4, 5), (1, 2, 3)))
+                # Bias and ReLU never turn an order round: after the pooling they are the same, of far fewer numbers.
+                chunk = np.maximum(_max_pool(convolved, pool) + biases, 0)
             # Filter by filter, as a channels-first network flattens.
             features[start : start + batch] = chunk.transpose(0, 3, 1, 2).reshape(len(chunk), -1)
         return features

@@ -86,7 +86,7 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
         missing = wanted - found
         if step == steps or np.abs(missing).max() <= _BALANCED:
             break
-        change = np.linalg.lstsq(np.diag(found) - products, missing, rcond=1e-10)[0]
+        change = _change_of_biases(found, products, missing)
         if np.abs(missing).max() < 0.5 * short_of and np.abs(change).max() < 5:
             tilt = tilt * np.exp(change)
         else:
@@ -94,6 +94,18 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
         short_of = np.abs(missing).max()
         tilt /= tilt.max()
     return tilt, found
+
+
+def _change_of_biases(found: Array, products: Array, missing: Array) -> Array:
+    """Newton's; biases that all change alike change nothing, so that a constant added to the matrix settles those.
+
+    Infinite where a class has no share to speak of.
+    """
+    hessian = np.diag(found) - products + 1 / len(found) ** 2
+    try:
+        return np.linalg.solve(hessian, missing).astype(np.float64, copy=False)
+    except np.linalg.LinAlgError:
+        return np.full(len(found), np.inf)
 
 
 def _tilted(distribution: Array, tilt: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -80,6 +81,11 @@ def _normalise(logits: Array, largest: Array) -> tuple[Array, Array]:
     return probabilities, np.log(total) + largest
 
 
+def _flat_positions(labels: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Where the values of the labels stand in a (classes, n) array read as one line: quicker than by two indices."""
+    return labels.astype(np.intp, copy=False) * len(labels) + np.arange(len(labels))
+
+
 @dataclass(frozen=True)
 class Softmax:
     """An output per class; the cross-entropy of their softmax."""
@@ -95,7 +101,7 @@ class Softmax:
         """Probabilities, losses, and which rows are classified rightly."""
         largest = outputs.max(axis=0)
         probabilities, log_normaliser = _normalise(outputs, largest)
-        of_true_class = outputs[labels, np.arange(len(labels))]
+        of_true_class = outputs.take(_flat_positions(labels))
         if np.count_nonzero(outputs == largest) == len(labels):  # no ties, so the largest is the first largest:
             right = of_true_class == largest  # what argmax says, at a third of its time
         else:
@@ -109,22 +115,37 @@ class Softmax:
     def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`."""
         residuals = probabilities if overwrite else probabilities.copy()
-        residuals[labels, np.arange(len(labels))] -= 1.0
+        positions = _flat_positions(labels)
+        residuals.put(positions, residuals.take(positions) - 1)
         return residuals
 
     def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
         """The covariances of the outputs' changes under each row's probabilities."""
         count, groups, rows = len(changes), self.groups, changes.shape[2]
-        shares = probabilities * changes
-        squares = np.einsum("acn,bcn->cab", weighted(shares), changes)
-        if groups < self.n_outputs:  # so that the work grows with the outputs, not with their square
-            starts = group_starts(self.n_outputs, groups)
-            shares, squares = np.add.reduceat(shares, starts, axis=1), np.add.reduceat(squares, starts, axis=0)
+        if groups == self.n_outputs:
+            shares = probabilities * changes
+            squares = np.einsum("acn,bcn->cab", weighted(shares), changes)
+        else:
+            shares, squares = self._grouped(probabilities, changes, weighted)
         products = weighted(shares).reshape(-1, rows) @ shares.reshape(-1, rows).T
         found = -products.reshape(count, groups, count, groups)
         own = np.arange(groups)
         found[:, own, :, own] += squares
         return found.reshape(count * groups, count * groups)
+
+    def _grouped(self, probabilities: Array, changes: Array, weighted: Weighted) -> tuple[Array, Array]:
+        """The sums over each group of its outputs' shares (m, groups, n), and of their squares (groups, m, m).
+
+        So the work grows with the outputs, not with their square; and group by group there is little in memory.
+        """
+        starts = [*group_starts(self.n_outputs, self.groups), self.n_outputs]
+        sums = np.empty((len(changes), self.groups, changes.shape[2]), changes.dtype)
+        squares = np.empty((self.groups, len(changes), len(changes)), changes.dtype)
+        for group, (first, last) in enumerate(pairwise(starts)):
+            shares = probabilities[first:last] * changes[:, first:last]
+            shares.sum(axis=1, out=sums[:, group])
+            squares[group] = np.einsum("acn,bcn->ab", weighted(shares), changes[:, first:last])
+        return sums, squares
 
     @property
     def groups(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.rows import products
 from annealfit.rows.base import Chunk, Rows, sums_of_magnitudes
 from annealfit.rows.tables import TableChunk
 
@@ -93,13 +94,7 @@ class DenseChunk(Chunk):
 
     def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
         """Without what is between the blocks."""
-        roots = np.sqrt(values)[:, None]
-        grams = []
-        for block in blocks:
-            part = np.column_stack([self._augmented[:, block], self._augmented[:, -1]])
-            part *= roots
-            grams.append(part.T @ part)  # the same array twice, which NumPy knows to be half the work
-        return grams
+        return products.block_grams(self._augmented, values, blocks)
 
     @property
     def entries(self) -> int:

@@ -1,7 +1,8 @@
-"""Outputs of rows: by compiled code of our own where outputs are few and features many, else by a BLAS."""
+"""Products with rows: by compiled code of our own where outputs are few and features many, else by a BLAS."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.threads import WORTH_THREADS, in_order
+from annealfit.threads import WORTH_THREADS, blas_threads, in_order
 
 # By measurement (`python -m benchmarks.products`): outside of these a BLAS is as quick, or quicker.
 FEWEST_FEATURES = 100
@@ -49,6 +50,26 @@ def project(features: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
     for _ in in_order(part, list(pairwise((np.arange(count + 1) * len(features) // count).tolist()))):
         pass
     return outputs[: len(weights)]
+
+
+def block_grams(
+    features: NDArray[Any], values: NDArray[np.float64], blocks: Sequence[slice]
+) -> list[NDArray[np.float64]]:
+    """`Xᵀ diag(v) X` of each block of the features (n, …) and a 1, for values (n,) of at least 0.
+
+    >>> block_grams(np.array([[2.0, 5.0], [1.0, 7.0]]), np.array([1.0, 4.0]), [slice(0, 1)])[0].tolist()
+    [[8.0, 6.0], [6.0, 5.0]]
+    """
+    roots = np.sqrt(values)[:, None]
+    width = 1 + max(block.stop - block.start for block in blocks)
+    grams = []
+    with blas_threads(len(values) * width**2):  # many small products: not what more threads were allowed for
+        for block in blocks:
+            part = np.empty((len(roots), block.stop - block.start + 1))
+            np.multiply(features[:, block], roots, out=part[:, :-1])
+            part[:, -1:] = roots
+            grams.append(part.T @ part)  # the same array twice, which NumPy knows to be half the work
+    return grams
 
 
 @cache

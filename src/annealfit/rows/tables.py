@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from annealfit.errors import InvalidInputError
 from annealfit.persistence import StrPath
+from annealfit.rows import products
 from annealfit.rows.base import Chunk, sums_of_magnitudes
-from annealfit.rows.products import are_ours, compile_for, project
 
 # Features of a chunk: small enough to stay in a processor's cache between the two products of a pass.
 CHUNK_BYTES = 4 * 2**20
@@ -61,9 +61,14 @@ def check_table(table: Any, name: str = "X") -> None:
 
 def chunk_bounds(table: Any, n_outputs: int, chunk_rows: int | None = None) -> list[tuple[int, int]]:
     """Where chunks begin and end: their features, and their outputs, are at most `CHUNK_BYTES`."""
-    itemsize = 4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8
-    step = chunk_rows or max(64, CHUNK_BYTES // (itemsize * max(table.shape[1], n_outputs)))
+    step = chunk_rows or max(64, CHUNK_BYTES // bytes_of_a_row(table, n_outputs))
     return list(pairwise([*range(0, table.shape[0], step), table.shape[0]]))
+
+
+def bytes_of_a_row(table: Any, n_outputs: int) -> int:
+    """Of its features, or of its outputs if these are more, in the precision they are worked with."""
+    itemsize = 4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8
+    return itemsize * max(table.shape[1], n_outputs)
 
 
 def read_slice(table: Any, first: int, last: int) -> NDArray[Any]:
@@ -174,15 +179,15 @@ class TableChunk(Chunk):
         self, features: NDArray[Any], labels: NDArray[np.intp], weights: NDArray[np.float64] | None = None
     ) -> None:
         self.features, self.labels, self.weights = features, labels, weights
-        if are_ours(features, n_outputs=2):
-            compile_for(features.dtype)
+        if products.are_ours(features, n_outputs=2):
+            products.compile_for(features.dtype)
 
     def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """`WᵀXᵀ`, (O, n), in the rows' precision."""
         own = self._like(weights)
         if not own.any():  # as most trainings begin
             return np.zeros((own.shape[1], len(self.labels)), own.dtype)
-        outputs = project(self.features, own[:-1].T)
+        outputs = products.project(self.features, own[:-1].T)
         outputs += own[-1][:, None]
         return outputs
 
@@ -197,7 +202,7 @@ class TableChunk(Chunk):
     def _moments(self, values: NDArray[np.float64], factors: NDArray[Any]) -> NDArray[np.float64]:
         found = np.empty((len(values), self.features.shape[1] + 1))
         found[:, :-1] = factors @ self.features
-        found[:, -1] = values.sum(axis=1, dtype=np.float64)
+        found[:, -1] = values.sum(axis=1)
         return found
 
     def magnitudes(self) -> NDArray[np.float64]:
@@ -223,14 +228,7 @@ class TableChunk(Chunk):
 
     def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
         """Without what is between the blocks."""
-        roots = np.sqrt(values)[:, None]
-        grams = []
-        for block in blocks:
-            part = np.empty((len(roots), block.stop - block.start + 1))
-            np.multiply(self.features[:, block], roots, out=part[:, :-1])
-            part[:, -1:] = roots
-            grams.append(part.T @ part)  # the same array twice, which NumPy knows to be half the work
-        return grams
+        return products.block_grams(self.features, values, blocks)
 
     def weighted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (…, n), each multiplied by its row's weight, in the values' precision."""

@@ -60,14 +60,17 @@ class Trainer:
     ) -> None:
         self.turns, self.sampler, self.plan = in_turns(objective), sampler, plan
         self._point: Point | None = None
+        self._preparation_seconds = 0.0  # of the first point and its curvature, which can take longer than an iteration
         self._step = Step(self.turns, sampler, plan, None if validation is None else in_turns(validation))
 
     def start(self, weights: NDArray[np.float64] | Mapping[str, NDArray[np.float64]]) -> TrainingState:
         """The state before the first iteration, from the weights of every part."""
         parts = weights if isinstance(weights, Mapping) else {ONLY: weights}
         state = TrainingState(0, {name: PartState(own) for name, own in parts.items()}, self.turns.turn(0))
+        began = time.perf_counter()
         with blas_threads(self.turns.multiplications):
             first = self._step.first(state.part, self._at(state))
+        self._preparation_seconds = time.perf_counter() - began
         return replace(state, parts={**state.parts, state.part: first})
 
     def problems(self, state: TrainingState) -> Problems:
@@ -116,7 +119,7 @@ class Trainer:
         checkpoint: Checkpoint | None,
     ) -> TrainingResult:
         stopping = self.plan.stopping
-        earlier_seconds = rows[-1]["seconds"] if rows else self._step.preparation_seconds
+        earlier_seconds = rows[-1]["seconds"] if rows else self._preparation_seconds
         started = time.perf_counter()
         point = self._at(state)
         earlier = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
@@ -63,7 +62,6 @@ class Step:
     def __init__(self, turns: Turns, sampler: Sampler, plan: Plan, validation: Turns | None) -> None:
         self.turns, self.sampler, self.plan, self.validation = turns, sampler, plan, validation
         self._latest: tuple[Any, Surrogate] | None = None
-        self.preparation_seconds = 0.0  # of making surrogates: a Gram matrix can take longer than an iteration
         self._seed_of_anneals = child_seeds(plan.seed, [ANNEALS])
 
     def first(self, part: str, point: Point) -> PartState:
@@ -148,11 +146,10 @@ class Step:
         objective = self.turns.objective(point)
         if self._latest is not None and self._latest[0] is objective:
             return self._latest[1]
-        began, plan = time.perf_counter(), self.plan.of(part)
+        plan = self.plan.of(part)
         thin = None if plan.max_couplings is None else (plan.max_couplings, plan.bits)
         made = Surrogate(objective, plan.curvature, plan.coordinates, thin)
         self._latest = objective, made  # only this one: an objective may hold much data
-        self.preparation_seconds += time.perf_counter() - began
         return made
 
     def _damping_column(self, own: PartState) -> HistoryRow:
