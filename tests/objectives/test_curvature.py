@@ -5,10 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
+from annealfit import AnnealedClassifier
 from annealfit.coordinates import CentredCoordinates, LinearCoordinates, RawCoordinates
 from annealfit.metric import Metric, sparsify
-from annealfit.objectives import CURVATURES, LinearHead
+from annealfit.objectives import CURVATURES, LinearHead, curvature
 from annealfit.objectives.curvature import MAJORIZERS
+from annealfit.rows import InMemoryRows
 
 
 @st.composite
@@ -143,3 +145,30 @@ def test_a_local_curvature_of_many_rows_is_that_of_a_sample():
     found = CURVATURES["local"](head)(point)[0].pulled(CentredCoordinates().adapted(head)).matrix
     exact = CentredCoordinates().adapted(head).pull_metric(Metric(0.09 * head.gram)).matrix
     assert 0 < np.abs(np.linalg.eigvalsh(np.linalg.solve(exact, found)) - 1).max() < 0.2  # some √(6/2048)
+
+
+def rows_with_rare_features():
+    """Three classes, and features that differ from 0 in a few rows only, none of which a sample of all has."""
+    generator = np.random.default_rng(3)
+    X, y = generator.normal(size=(3000, 6)), np.arange(3000) % 3
+    X += 0.5 * generator.normal(size=(3, 6))[y]
+    sampled = np.random.default_rng(0).choice(3000, curvature.FEWEST_ROWS, replace=False)
+    rare = np.setdiff1d(np.arange(3000), sampled)[:8]
+    X[:, 4:] = 0
+    X[rare, 4 + np.arange(8) % 2] = 40
+    return X, y
+
+
+def test_what_a_sample_lacks_of_rare_features_is_known():
+    X, y = rows_with_rare_features()
+    rows = InMemoryRows(X, y, 3)
+    lacking = curvature.lacking_variance(rows, rows.sample(curvature.FEWEST_ROWS))
+    np.testing.assert_allclose(lacking, [0, 0, 0, 0, *X[:, 4:].var(axis=0)], rtol=1e-12)
+    assert not curvature.lacking_variance(rows, rows).any()
+
+
+def test_rare_features_do_not_hold_up_a_training():
+    X, y = rows_with_rare_features()
+    trained = AnnealedClassifier(random_state=0).fit(X, y)
+    assert trained.stop_reason_ == "tolerance"
+    assert trained.n_iter_ <= 20  # 11; with nothing added to what the sample shows, 29

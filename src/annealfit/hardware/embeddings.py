@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 Embedding = dict[int, tuple[int, ...]]  # variable → its chain of qubits
 
@@ -37,6 +35,9 @@ def embed_disjointly(
     >>> embed_disjointly([{0: (0, 2), 1: (1,)}], 2, np.arange(3), triangle[:2])  # 0 and 2 are not coupled
     False
     """
+    from scipy.sparse import coo_array  # here: what only names chips does not wait for SciPy
+    from scipy.sparse.csgraph import connected_components
+
     chains = [tile[variable] for tile in tiles for variable in range(n_variables)]
     taken = np.array([qubit for chain in chains for qubit in chain], dtype=np.int64)
     if not all(chains) or not np.isin(taken, qubits).all() or len(np.unique(taken)) < len(taken):

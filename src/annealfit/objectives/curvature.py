@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from annealfit.coordinates import Coordinates, Pullable
 from annealfit.metric import BlockMetric, Metric
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
-from annealfit.rows import Chunk
+from annealfit.rows import Chunk, Rows
 
 Metrics = Sequence[Metric] | Sequence[Pullable]
 MetricsAt = Callable[[HeadPoint], Metrics]
@@ -37,6 +37,9 @@ class Local:
     All outputs share it, and it is worked out again when the cross-entropy has changed threefold, from a sample where
     there are many rows. With many features it has blocks along the diagonal only: each a problem that fits into a
     processor's cache, or onto a chip. What is left out is left to the acceptance rule, which looks at the loss.
+
+    A feature that is rarely not the same, as of a rare category, may never change in a sample; without curvature its
+    updates would be so large that nothing else counted. What the sample lacks of its variance is added.
     """
 
     def __init__(self, head: LinearHead) -> None:
@@ -45,7 +48,9 @@ class Local:
         edges = np.linspace(0, n_features, count + 1).round().astype(int).tolist()
         self._blocks = [slice(first, last) for first, last in pairwise(edges)]
         width = max(block.stop - block.start for block in self._blocks)
-        self._sample = LinearHead(head.rows.sample(max(ROWS_PER_PARAMETER * width, FEWEST_ROWS)), head.regularization)
+        sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, FEWEST_ROWS))
+        self._sample = LinearHead(sampled, head.regularization)
+        self._lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head.rows, sampled)
 
     def measure(self, point: HeadPoint) -> float:
         """The cross-entropy: where it is small most rows are decided, and the loss hardly bends."""
@@ -53,14 +58,36 @@ class Local:
 
     def __call__(self, point: HeadPoint) -> Sequence[LocalMetric]:
         """Not worked out yet: coordinates decide what is between the blocks."""
-        return (LocalMetric(self._sample, point.weights, self._blocks),)
+        return (LocalMetric(self._sample, point.weights, self._blocks, self._lacking),)
+
+
+def lacking_variance(rows: Rows, sample: Rows) -> NDArray[np.float64]:
+    """The variance (d,) of features in all rows that a sample of them has less than half of, and 0 for the others."""
+    with np.errstate(over="ignore", invalid="ignore"):  # huge features have an error of their own
+        (whole, sizes), (some, _) = (_variances(given) for given in (rows, sample))
+        # Of what is left where nearly everything cancels, nobody knows whether it is more than rounding.
+        return np.where((some < 0.5 * whole) & (whole > 1e-9 * sizes), whole, 0.0)
+
+
+def _variances(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of every feature (d,), and the mean of its square."""
+    means, squares = (found[:-1] for found in rows.mean(lambda chunk: chunk.power_sums()))
+    return squares - means**2, squares
 
 
 class LocalMetric:
     """A local curvature before it is pulled into coordinates. It depends on weights and rows alone."""
 
-    def __init__(self, head: LinearHead, weights: NDArray[np.float64], blocks: Sequence[slice]) -> None:
-        self._head, self._weights, self._blocks, self.size = head, weights, blocks, head.n_parameters
+    def __init__(
+        self,
+        head: LinearHead,
+        weights: NDArray[np.float64],
+        blocks: Sequence[slice],
+        lacking: NDArray[np.float64],
+    ) -> None:
+        """`lacking` is the variance (d,) of features that the rows of the head do not show."""
+        self._head, self._weights, self._blocks, self._lacking = head, weights, blocks, lacking
+        self.size = head.n_parameters
 
     def pulled(self, coordinates: Coordinates) -> Metric:
         """In these coordinates, and then without what is between the blocks, the bias being one by itself."""
@@ -85,8 +112,11 @@ class LocalMetric:
             spreads = (probabilities * (1 - probabilities)).mean(axis=0)
             return tuple(chunk.block_grams(chunk.weighted(spreads), blocks))
 
-        grams = zip(blocks, head.rows.mean(term), strict=True)
-        return [Metric(gram + np.diag(np.append(head.ridge[block], head.ridge[-1]))) for block, gram in grams]
+        # The last entry of each is the mean of ω.
+        return [
+            Metric(gram + np.diag(np.append(head.ridge[block] + gram[-1, -1] * self._lacking[block], head.ridge[-1])))
+            for block, gram in zip(blocks, head.rows.mean(term), strict=True)
+        ]
 
 
 def gram(head: LinearHead) -> MetricsAt:

@@ -14,7 +14,7 @@ ANY_ORDER = {"reassoc", "contract", "nsz"}
 
 
 @njit(nogil=True, cache=True, fastmath=ANY_ORDER)
-def project(features, weights, outputs):
+def project_rows(features, weights, outputs):
     """`WXᵀ`: outputs (O, n), overwritten, of features (n, d) and weights (O, d); O is a multiple of OUTPUTS_AT_ONCE."""
     count, size = features.shape
     nothing = features.dtype.type(0)

@@ -44,7 +44,7 @@ def project(features: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
 
     def part(bounds: tuple[int, int]) -> None:
         rows = slice(*bounds)
-        _products.project(features[rows], padded, outputs[:, rows])
+        _products.project_rows(features[rows], padded, outputs[:, rows])
 
     count = min(_PARTS, len(features)) if outputs.size * features.shape[1] >= WORTH_THREADS else 1
     for _ in in_order(part, list(pairwise((np.arange(count + 1) * len(features) // count).tolist()))):
