@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_NUMBERS_AT_ONCE = 2**17  # 1 MB of them
 Term = Callable[["Chunk"], tuple[Any, ...]]
 
 
@@ -82,11 +83,10 @@ class Chunk(ABC):
         return np.bincount(self.labels, weights=self.weights, minlength=n_classes).astype(float)
 
 
-def sums_of_magnitudes(
-    features: NDArray[Any], weights: NDArray[np.float64] | None, rows_at_once: int = 1024
-) -> NDArray[np.float64]:
-    """Weighted sums (D,) of the magnitudes of features (n, D), without a second array of their size."""
+def sums_of_magnitudes(features: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Weighted sums (D,) of the magnitudes of features (n, D), a few rows at a time, which stay in the cache."""
     total = np.zeros(features.shape[1])
+    rows_at_once = 1 + _NUMBERS_AT_ONCE // features.shape[1]
     for first in range(0, len(features), rows_at_once):
         part = np.abs(features[first : first + rows_at_once])
         total += part.sum(axis=0, dtype=np.float64) if weights is None else weights[first : first + rows_at_once] @ part
