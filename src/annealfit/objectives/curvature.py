@@ -28,7 +28,8 @@ Curvature = Callable[[LinearHead], MetricsAt]
 # Up to so many features every parameter is coupled to every other; of more, couplings between blocks are left out.
 # By measurement: docs/defaults.md.
 MOST_IN_ONE_BLOCK, BLOCK = 256, 64
-ROWS_PER_PARAMETER, FEWEST_ROWS = 16, 1024  # of the sample that a local curvature is worked out from
+ROWS_PER_PARAMETER = 16  # of the sample that a local curvature is worked out from,
+FEWEST_ROWS, FEWEST_FOR_BLOCKS = 2048, 1024  # and at least so many in all
 
 
 class Local:
@@ -48,7 +49,8 @@ class Local:
         edges = np.linspace(0, n_features, count + 1).round().astype(int).tolist()
         self._blocks = [slice(first, last) for first, last in pairwise(edges)]
         width = max(block.stop - block.start for block in self._blocks)
-        sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, FEWEST_ROWS))
+        fewest = FEWEST_ROWS if count == 1 else FEWEST_FOR_BLOCKS
+        sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, fewest))
         self._sample = LinearHead(sampled, head.regularization)
         self._lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head.rows, sampled)
 

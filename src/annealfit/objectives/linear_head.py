@@ -19,7 +19,7 @@ from annealfit.objectives.links import link_of
 from annealfit.rows import Chunk, Rows, rows_of
 from annealfit.threads import blas_threads, threads_for_large_product
 
-_ROWS_FOR_SPREAD = 1024
+_ROWS_FOR_SPREAD = 2048
 _MATRICES = 4  # Gram matrix, curvature, its inverse, and what is worked out on the way
 
 
