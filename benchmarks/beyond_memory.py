@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from annealfit import AnnealedClassifier
+from annealfit.objectives import LinearHead
 from annealfit.objectives.links import Softmax
 from annealfit.objectives.passing_rows import Bends, LossAndSlopes
 from annealfit.rows import ChunkedRows
@@ -67,13 +68,14 @@ def main(n_rows=10_000_000):
         rows = ChunkedRows(X, labels.astype(np.intp), CLASSES)
         weights = np.vstack([clf.coef_.T, clf.intercept_])
         directions = np.stack([weights.T, weights.T[::-1]])
-        link = Softmax(CLASSES)
+        link, some = Softmax(CLASSES), LinearHead(rows, 1e-3).rows_for_bends
         least = in_turns(
             {
                 "read (sum)": lambda: rows.sum(lambda chunk: (chunk.features.sum(),)),
                 "limit: read, one product": lambda: rows.sum(lambda chunk: (chunk.project(weights)[:, :1],)),
                 "loss and gradient": lambda: rows.sum(LossAndSlopes(link, weights)),
-                "line search, two directions": lambda: rows.sum(Bends(link, weights, directions)),
+                "line search, two directions": lambda: some.sum(Bends(link, weights, directions)),
+                "the same with all rows": lambda: rows.sum(Bends(link, weights, directions)),
             }
         )
         limit = least["limit: read, one product"]

@@ -237,3 +237,24 @@ def test_selections_and_mapped_tables_stack():
     assert chosen.shape == (5, 2)
     assert np.array_equal(chosen[1:4], X[[7, 8, 50], :2] * 2)
     assert chosen[5:9].shape == (0, 2)
+
+
+def test_a_line_search_of_very_many_rows_asks_some_of_them(monkeypatch):
+    """Which ones depends on nothing but their number; the step is nearly the same, and the loss decides as before."""
+    X, y = table(n_rows=20_000)
+    kept = LinearHead(InMemoryRows(X, y, 3), 1e-2)
+    monkeypatch.setattr("annealfit.objectives.linear_head._ROWS_FOR_BENDS", 4000)
+    spans = []
+    for chunk_rows in (700, 5000):
+        head = LinearHead(ChunkedRows(X, y, 3, chunk_rows=chunk_rows), 1e-2)
+        assert head.rows_for_bends.total_weight == 5024  # every fourth 64 rows
+        start = np.zeros((kept.n_parameters, 3))
+        spans.append(head.at(start).span(-head.at(start).gradients).bends())
+    np.testing.assert_allclose(spans[0], spans[1], rtol=1e-12)
+    exact = kept.at(start).span(-kept.at(start).gradients).bends()
+    np.testing.assert_allclose(spans[0], exact, atol=0.05 * exact.max())  # 1/√5024 is 0.014
+    some = AnnealedClassifier(random_state=0).fit(Selection(X, np.arange(len(X))), y)
+    assert some.stop_reason_ == "tolerance"
+    losses = [row["loss"] for row in some.history_]
+    assert (np.diff(losses) <= 0).all()
+    assert losses[-1] == pytest.approx(AnnealedClassifier(random_state=0).fit(X, y).history_[-1]["loss"], rel=1e-4)

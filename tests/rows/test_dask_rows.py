@@ -13,6 +13,7 @@ from distributed import Client, LocalCluster
 from annealfit import AnnealedClassifier
 from annealfit.errors import InvalidInputError
 from annealfit.rows import DaskRows
+from annealfit.rows.base import spread_positions
 from annealfit.rows.on_dask import current_client
 
 
@@ -152,3 +153,18 @@ def test_a_killed_worker_costs_time_not_the_result(in_threads, cluster):
 def test_what_cannot_be_trained_on_is_told(arguments, message):
     with pytest.raises(InvalidInputError, match=message), dask.config.set(scheduler="synchronous"):
         AnnealedClassifier().fit(*arguments)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_thinned_rows_are_those_of_the_array(weighted):
+    weights = np.random.default_rng(0).random(len(Y)) if weighted else None
+    whole = DaskRows(*lazy(), weights)
+    some, chosen = whole.thinned(1000), spread_positions(len(Y), 1000)
+    chunks = list(some.chunks())
+    np.testing.assert_array_equal(np.concatenate([chunk.features for chunk in chunks]), X[chosen])
+    np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), Y[chosen])
+    expected = len(chosen) if weights is None else weights[chosen].sum()
+    assert some.total_weight == pytest.approx(expected)
+    assert some.class_shares.sum() == pytest.approx(1)
+    assert some.entries == len(chosen) * 7
+    assert whole.thinned(len(Y) // 2) is whole  # half of them would be too few

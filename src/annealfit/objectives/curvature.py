@@ -110,7 +110,7 @@ class LocalMetric:
         head = self._head
 
         def term(chunk: Chunk) -> tuple[NDArray[np.float64], ...]:
-            probabilities, _, _ = head.link.evaluate(chunk.project(self._weights), chunk.labels)
+            probabilities = head.link.probabilities(chunk.project(self._weights))
             spreads = (probabilities * (1 - probabilities)).mean(axis=0)
             return tuple(chunk.block_grams(chunk.weighted(spreads), blocks))
 

@@ -20,6 +20,7 @@ from annealfit.rows import Chunk, Rows, rows_of
 from annealfit.threads import blas_threads, threads_for_large_product
 
 _ROWS_FOR_SPREAD = 2048
+_ROWS_FOR_BENDS = 2**20  # of rows that pass by: a line search tells a step's length, not whether it is taken
 _MATRICES = 4  # Gram matrix, curvature, its inverse, and what is worked out on the way
 
 
@@ -115,6 +116,11 @@ class LinearHead:
             spread = float(np.sqrt(np.maximum(squares - means**2, 0.0).mean()))
             is_known = spread > 1e-6 * np.sqrt(squares.max(initial=0.0)) and np.isfinite(spread)
         return spread if is_known else 1.0
+
+    @cached_property
+    def rows_for_bends(self) -> Rows:
+        """Enough rows to tell how the loss bends; all of them, unless they pass by and are very many."""
+        return self.rows.thinned(_ROWS_FOR_BENDS)
 
     def at(self, weights: Array, remembered: Array | None = None) -> HeadPoint:
         """The head at weights (D, outputs), with the outputs (outputs, N) that a point remembered."""
@@ -282,4 +288,4 @@ class HeadSpan:
 
     def _bends(self, chunk: Chunk) -> tuple[Array]:
         probabilities = self.point.probabilities(chunk)
-        return (self.point.head.link.bends(probabilities, self.changes(chunk), chunk.weighted),)
+        return (self.point.head.link.bends(probabilities, self.changes(chunk), chunk.weights),)

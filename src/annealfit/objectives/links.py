@@ -6,7 +6,6 @@ Arrays are (outputs, n) and (classes, n): class by class, so that reductions ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -19,7 +18,9 @@ from annealfit.arrays import Array
 from annealfit.objectives.base import group_starts
 
 MOST_GROUPS = 128  # of outputs with a multiple of their own: the work beyond grows with the square of their number
-Weighted = Callable[[Array], Array]  # multiplies values (…, n) by their rows' weights
+# Outputs of so many rows are evaluated by compiled code. Fewer take no time; and so the paper's trainings, a thousand
+# rows each, round as they always did.
+MANY_OUTPUTS = 2**15
 
 
 class Link(Protocol):
@@ -42,11 +43,11 @@ class Link(Protocol):
     def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`, shape (outputs, n): the derivative of each row's loss in its outputs."""
 
-    def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
+    def bends(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
         """The second derivatives, summed over rows, in the multiples of changes (m, outputs, n) of the outputs.
 
-        Shape (m·groups, m·groups): each of the m changes of each output, or group of outputs, has a multiple of its
-        own.
+        Rows have weights (n,), or count once. Shape (m·groups, m·groups): each of the m changes of each output, or
+        group of outputs, has a multiple of its own.
         """
 
     @property
@@ -81,6 +82,11 @@ def _normalise(logits: Array, largest: Array) -> tuple[Array, Array]:
     return probabilities, np.log(total) + largest
 
 
+def _weighed(values: Array, weights: Array | None) -> Array:
+    """Values (…, n), each multiplied by its row's weight, in the values' precision."""
+    return values if weights is None else values * weights.astype(values.dtype, copy=False)
+
+
 def _flat_positions(labels: NDArray[np.intp]) -> NDArray[np.intp]:
     """Where the values of the labels stand in a (classes, n) array read as one line: quicker than by two indices."""
     return labels.astype(np.intp, copy=False) * len(labels) + np.arange(len(labels))
@@ -99,6 +105,12 @@ class Softmax:
 
     def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Probabilities, losses, and which rows are classified rightly."""
+        if outputs.size >= MANY_OUTPUTS:
+            from annealfit.objectives import _links  # numba takes a moment to load
+
+            found = np.empty_like(outputs), np.empty(len(labels)), np.empty(len(labels), dtype=bool)
+            _links.evaluate(outputs, labels, *found)
+            return found
         largest = outputs.max(axis=0)
         probabilities, log_normaliser = _normalise(outputs, largest)
         of_true_class = outputs.take(_flat_positions(labels))
@@ -110,30 +122,46 @@ class Softmax:
 
     def probabilities(self, outputs: Array) -> Array:
         """Their softmax."""
-        return softmax(outputs)
+        if outputs.size < MANY_OUTPUTS:
+            return softmax(outputs)
+        from annealfit.objectives import _links
+
+        found = np.empty_like(outputs)
+        _links.softmax_of_rows(outputs, found)
+        return found
 
     def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`."""
         residuals = probabilities if overwrite else probabilities.copy()
+        if residuals.size >= MANY_OUTPUTS:
+            from annealfit.objectives import _links
+
+            _links.subtract_labels(residuals, labels)
+            return residuals
         positions = _flat_positions(labels)
         residuals.put(positions, residuals.take(positions) - 1)
         return residuals
 
-    def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
+    def bends(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
         """The covariances of the outputs' changes under each row's probabilities."""
         count, groups, rows = len(changes), self.groups, changes.shape[2]
-        if groups == self.n_outputs:
-            shares = probabilities * changes
-            squares = np.einsum("acn,bcn->cab", weighted(shares), changes)
+        if groups != self.n_outputs:
+            shares, squares = self._grouped(probabilities, changes, weights)
+        elif weights is None and changes.size >= MANY_OUTPUTS:
+            from annealfit.objectives import _links
+
+            shares, squares = np.empty_like(changes), np.empty((groups, count, count))
+            _links.share(probabilities, changes, shares, squares)
         else:
-            shares, squares = self._grouped(probabilities, changes, weighted)
-        products = weighted(shares).reshape(-1, rows) @ shares.reshape(-1, rows).T
+            shares = probabilities * changes
+            squares = np.einsum("acn,bcn->cab", _weighed(shares, weights), changes)
+        products = _weighed(shares, weights).reshape(-1, rows) @ shares.reshape(-1, rows).T
         found = -products.reshape(count, groups, count, groups)
         own = np.arange(groups)
         found[:, own, :, own] += squares
         return found.reshape(count * groups, count * groups)
 
-    def _grouped(self, probabilities: Array, changes: Array, weighted: Weighted) -> tuple[Array, Array]:
+    def _grouped(self, probabilities: Array, changes: Array, weights: Array | None) -> tuple[Array, Array]:
         """The sums over each group of its outputs' shares (m, groups, n), and of their squares (groups, m, m).
 
         So the work grows with the outputs, not with their square; and group by group there is little in memory.
@@ -144,7 +172,7 @@ class Softmax:
         for group, (first, last) in enumerate(pairwise(starts)):
             shares = probabilities[first:last] * changes[:, first:last]
             shares.sum(axis=1, out=sums[:, group])
-            squares[group] = np.einsum("acn,bcn->ab", weighted(shares), changes[:, first:last])
+            squares[group] = np.einsum("acn,bcn->ab", _weighed(shares, weights), changes[:, first:last])
         return sums, squares
 
     @property
@@ -191,10 +219,10 @@ class Logistic:
         """`π − y`."""
         return probabilities - labels.astype(probabilities.dtype)
 
-    def bends(self, probabilities: Array, changes: Array, weighted: Weighted) -> Array:
+    def bends(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
         """`π(1 − π)` times the products of the changes."""
         flat = changes[:, 0]
-        return (flat * weighted(probabilities * (1 - probabilities))) @ flat.T
+        return (flat * _weighed(probabilities * (1 - probabilities), weights)) @ flat.T
 
     @property
     def groups(self) -> int:

@@ -1,8 +1,8 @@
 """A linear head of rows that pass by: nothing is kept of them, so each look at all rows does as much as it can.
 
 A point is one pass: loss and gradient together. A line search is another: the outputs at the point and how they change
-along every direction come of one product. Terms know the link and the weights alone, so that they can be sent to where
-the rows are.
+along every direction come of one product, with a sample where rows are millions. Terms know the link and the weights
+alone, so that they can be sent to where the rows are.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Bends:
         """Of a chunk."""
         stacked = np.concatenate([self.weights.T, *self.directions]).T
         projected = chunk.project(stacked).reshape(len(self.directions) + 1, self.link.n_outputs, -1)
-        found = self.link.bends(self.link.probabilities(projected[0]), projected[1:], chunk.weighted)
+        found = self.link.bends(self.link.probabilities(projected[0]), projected[1:], chunk.weights)
         return (found.astype(np.float64, copy=False),)
 
 
@@ -119,9 +119,12 @@ class PassingSpan:
         self.directions = np.stack([updates, *steps])
 
     def bends(self) -> Array:
-        """The mean over rows of the outputs' covariances along the directions, and the penalty's curvature."""
+        """The mean over rows of the outputs' covariances along the directions, and the penalty's curvature.
+
+        Of millions of rows, those of a sample. Whether a step is taken is decided by the loss of all of them.
+        """
         head = self.point.head
-        (found,) = head.rows.mean(Bends(head.link, self.point.weights, self.directions))
+        (found,) = head.rows_for_bends.mean(Bends(head.link, self.point.weights, self.directions))
         return head.with_penalty(found, self.directions)
 
     def at(self, multiples: Array) -> HeadPoint:

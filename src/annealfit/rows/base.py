@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NUMBERS_AT_ONCE = 2**17  # 1 MB of them
+_NEIGHBOURS = 64  # rows that are left in or out together: so that a file is read in pieces, not row by row
 Term = Callable[["Chunk"], tuple[Any, ...]]
 
 
@@ -93,6 +94,18 @@ def sums_of_magnitudes(features: NDArray[Any], weights: NDArray[np.float64] | No
     return total
 
 
+def spread_positions(total: int, fewest: int) -> NDArray[np.intp]:
+    """The positions of at least `fewest` of so many rows, some neighbours here and there; of all, if half are too few.
+
+    >>> spread_positions(1000, 200)[::64].tolist()
+    [0, 192, 384, 576, 768, 960]
+    """
+    every = max(total // (fewest + _NEIGHBOURS), 1)
+    starts = np.arange(0, total, every * _NEIGHBOURS)
+    positions = (starts[:, None] + np.arange(_NEIGHBOURS)).ravel()
+    return positions[: np.searchsorted(positions, total)] if every > 1 else np.arange(total)
+
+
 def add_up(found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
     """The sums of what a term returned for each chunk, in the order of the chunks."""
     total: tuple[Any, ...] | None = None
@@ -126,6 +139,13 @@ class Rows(ABC):
 
     def sample(self, count: int) -> Rows:
         """About so many of the rows, always the same ones, where they are more and it is easy; else all of them."""
+        return self
+
+    def thinned(self, fewest: int) -> Rows:
+        """At least so many of the rows, spread over all of them, where they are twice as many and pass by; else all.
+
+        For sums that need not be exact. Which rows they are depends on their number alone.
+        """
         return self
 
     def sum(self, term: Term) -> tuple[Any, ...]:

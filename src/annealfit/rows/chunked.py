@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.errors import InvalidInputError
-from annealfit.rows.base import Chunk, Rows, Term, add_up
+from annealfit.rows.base import Chunk, Rows, Term, add_up, spread_positions
 from annealfit.rows.in_memory import InMemoryRows
 from annealfit.rows.tables import (
     CHUNK_BYTES,
+    Selection,
     TableChunk,
     bytes_of_a_row,
     check_table,
@@ -100,6 +101,14 @@ class ChunkedRows(Rows):
         features = np.concatenate(list(self._picked(chosen)))
         weights = None if self._weights is None else self._weights[chosen]
         return InMemoryRows(features, self._labels[chosen], self.n_classes, weights)
+
+    def thinned(self, fewest: int) -> Rows:
+        """Read some neighbours at a time, at every pass."""
+        chosen = spread_positions(len(self._labels), fewest)
+        if len(chosen) == len(self._labels):
+            return self
+        weights = None if self._weights is None else self._weights[chosen]
+        return ChunkedRows(Selection(self._features, chosen), self._labels[chosen], self.n_classes, weights)
 
     def check_finite(self) -> None:
         """Raise if a feature is not a number, or infinite."""
