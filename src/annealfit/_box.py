@@ -1,4 +1,4 @@
-"""Coordinate descent in a box, compiled: the continuous relaxation behind `annealfit.bounds`."""
+"""Curvatures of blocks, compiled: coordinate descent in a box, which is behind `annealfit.bounds`, and products."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 @njit(cache=True, nogil=True)
 def minimise(
-    curvature: NDArray[np.float64],
+    entries: NDArray[np.float64],
+    edges: NDArray[np.intp],
     gradients: NDArray[np.float64],
     starts: NDArray[np.float64],
     radii: NDArray[np.float64],
@@ -18,13 +19,38 @@ def minimise(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Minimise `vᵀGv + 2gᵀv` over |v_j| ≤ radius for each of P problems; returns `(v, lower bounds)`.
 
-    `gradients`, `starts` and `v` are (P, D), `radii` and the bounds (P,). A bound is lowered by a margin that covers
-    the rounding of its own evaluation. A parameter that stays where it is, as most of those at the box's edge do,
-    costs nothing but a look. A row of the curvature is used for all problems while it is at hand.
+    G has blocks (see `Metric.packed`), whose bounds add up. `gradients`, `starts` and `v` are (P, D), `radii` and the
+    bounds (P,).
     """
-    count, size = gradients.shape
-    values = starts.copy()
-    residuals = gradients + starts @ curvature  # r = Gv + g, kept up to date
+    values, bounds = starts.copy(), np.zeros(len(gradients))
+    begin = 0
+    for block in range(len(edges) - 1):
+        own = slice(edges[block], edges[block + 1])
+        size = own.stop - own.start
+        curvature = entries[begin : begin + size * size].reshape((size, size))
+        begin += size * size
+        bounds += _minimise_block(curvature, gradients, values, own, radii, max_sweeps, relative_gap)
+    return values, bounds
+
+
+@njit(nogil=True)
+def _minimise_block(
+    curvature: NDArray[np.float64],
+    gradients: NDArray[np.float64],
+    values: NDArray[np.float64],
+    own: slice,
+    radii: NDArray[np.float64],
+    max_sweeps: int,
+    relative_gap: float,
+) -> NDArray[np.float64]:
+    """The parameters of one block of all problems, whose values are overwritten; returns bounds (P,).
+
+    A bound is lowered by a margin that covers the rounding of its own evaluation. A parameter that stays where it is,
+    as most of those at the box's edge do, costs nothing but a look. A row of the curvature is used for all problems
+    while it is at hand.
+    """
+    count, size = len(gradients), len(curvature)
+    residuals = gradients[:, own] + np.ascontiguousarray(values[:, own]) @ curvature  # r = Gv + g, kept up to date
     bounds = np.full(count, -np.inf)
     active = np.ones(count, dtype=np.bool_)
     for _ in range(max_sweeps):
@@ -33,7 +59,7 @@ def minimise(
             for p in range(count):
                 if not active[p]:
                     continue
-                value, residual, radius = values[p], residuals[p], radii[p]
+                value, residual, radius = values[p, own], residuals[p], radii[p]
                 if stiffness > 0:
                     target = value[j] - residual[j] / stiffness
                 elif stiffness == 0:  # flat in this direction: the minimum is at a corner, or anywhere
@@ -48,7 +74,7 @@ def minimise(
         for p in range(count):
             if not active[p]:
                 continue
-            value, residual, gradient, radius = values[p], residuals[p], gradients[p], radii[p]
+            value, residual, gradient, radius = values[p, own], residuals[p], gradients[p, own], radii[p]
             energy = slack = magnitude = 0.0
             for j in range(size):
                 energy += value[j] * (residual[j] + gradient[j])
@@ -60,4 +86,21 @@ def minimise(
             active[p] = energy - bounds[p] > relative_gap * abs(energy) + 2 * margin
         if not active.any():
             break
-    return values, bounds
+    return bounds
+
+
+@njit(cache=True, nogil=True)
+def times(entries: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`Gv` for every row of values (P, D), with the blocks of `Metric.packed`."""
+    products = np.zeros_like(values)
+    begin = 0
+    for block in range(len(edges) - 1):
+        first, last = edges[block], edges[block + 1]
+        for j in range(first, last):
+            row = entries[begin : begin + last - first]
+            begin += last - first
+            for p in range(len(values)):
+                factor, product = values[p, j], products[p, first:last]
+                for i in range(last - first):
+                    product[i] += factor * row[i]
+    return products

@@ -84,11 +84,8 @@ def relax(
         starts = np.clip(problems.newton_steps, -radii[:, None], radii[:, None])
     else:
         starts = np.zeros(problems.gradients.shape)
-    minima, bounds = np.empty_like(starts), np.zeros(len(problems))
-    for block, part in metric.blocks:  # which add up
-        own = (np.ascontiguousarray(values[:, block]) for values in (problems.gradients, starts))
-        minima[:, block], lowest = _box.minimise(part.matrix, *own, radii, max_sweeps, relative_gap)
-        bounds += lowest
+    gradients = np.ascontiguousarray(problems.gradients)
+    minima, bounds = _box.minimise(*metric.packed, gradients, starts, radii, max_sweeps, relative_gap)
     if not metric.is_convex:
         bounds = np.full(len(problems), -np.inf)
     known[max_sweeps, relative_gap] = minima, bounds

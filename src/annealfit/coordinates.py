@@ -153,7 +153,7 @@ class CentredCoordinates(Coordinates):
     def pull_metric(self, metric: Metric) -> Metric:
         """`TᵀHT`."""
         half = self._pulled(metric.matrix)
-        return Metric(self._pulled(half.T))
+        return Metric.worked_out(self._pulled(half.T))
 
     def pull_gradients(self, gradients: Array) -> Array:
         """`Tᵀg`: of the weights less the means times that of the bias, and β times that."""

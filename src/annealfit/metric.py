@@ -54,6 +54,11 @@ class Metric:
         """Parameters that are coupled to each other alone, with their metric: here all of them together."""
         return ((slice(0, self.size), self),)
 
+    @property
+    def packed(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """The entries of all blocks' matrices in one line, and the edges between the blocks: for compiled code."""
+        return self.matrix.reshape(-1), np.array([0, self.size])
+
     @cached_property
     def diagonal(self) -> NDArray[np.float64]:
         """`G_jj`, shape (D,)."""
@@ -123,6 +128,14 @@ class Metric:
         return self._parts[key]
 
     @classmethod
+    def worked_out(cls, matrix: NDArray[np.float64]) -> Metric:
+        """Of a matrix that differs from its transpose by nothing but rounding, which need not be asked again."""
+        symmetric = (matrix + matrix.T) / 2
+        if not np.isfinite(symmetric.sum()):
+            as_real(symmetric, "curvature", ndim=2)  # which says what is wrong
+        return cls._of_symmetric(symmetric)
+
+    @classmethod
     def _of_symmetric(cls, matrix: NDArray[np.float64]) -> Metric:
         """Of a matrix that needs no check, and that nobody else has."""
         metric = object.__new__(cls)
@@ -182,6 +195,12 @@ class BlockMetric(Metric):
         return self._blocks
 
     @cached_property
+    def packed(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """The entries of all blocks' matrices in one line, and the edges between the blocks."""
+        entries = np.concatenate([metric.matrix.ravel() for _, metric in self.blocks])
+        return read_only(entries), np.array([0, *(block.stop for block, _ in self.blocks)])
+
+    @cached_property
     def matrix(self) -> NDArray[np.float64]:
         """All of it, (D, D), zeros included: made when somebody asks."""
         return self._assembled([metric.matrix for _, metric in self.blocks])
@@ -227,7 +246,10 @@ class BlockMetric(Metric):
 
     def times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`Gv` for every row of values (…, D)."""
-        return np.concatenate([metric.times(values[..., block]) for block, metric in self.blocks], axis=-1)
+        from annealfit import _box  # numba takes a moment to import: only when it is needed
+
+        rows = np.ascontiguousarray(values).reshape(-1, self.size)
+        return _box.times(*self.packed, rows).reshape(values.shape)
 
     def _assembled(self, matrices: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         whole = np.zeros((self.size, self.size))
@@ -244,14 +266,13 @@ def read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _cholesky(matrix: NDArray[np.float64], margin: float) -> NDArray[np.float64] | None:
     """The lower factor of the matrix and a multiple of the identity; None where there is none."""
-    from scipy.linalg import cholesky
+    from scipy.linalg.lapack import dpotrf  # for many small blocks SciPy's checks take longer than this does
 
     with threads_for_large_product(len(matrix) ** 3 / 3):
         raised = matrix + margin * np.eye(len(matrix))
-        try:
-            return cholesky(raised, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            return None
+        # Transposed it is the same, and in the order that LAPACK writes into.
+        factor, failed = dpotrf(raised.T, lower=True, overwrite_a=True)
+        return None if failed else factor
 
 
 def sparsify(matrix: NDArray[np.float64], max_pairs: int) -> NDArray[np.float64]:

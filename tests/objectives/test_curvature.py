@@ -161,10 +161,11 @@ def rows_with_rare_features():
 
 def test_what_a_sample_lacks_of_rare_features_is_known():
     X, y = rows_with_rare_features()
-    rows = InMemoryRows(X, y, 3)
-    lacking = curvature.lacking_variance(rows, rows.sample(curvature.FEWEST_ROWS))
+    head = LinearHead(InMemoryRows(X, y, 3), 1e-3)
+    sample = LinearHead(head.rows.sample(curvature.FEWEST_ROWS), 1e-3)
+    lacking = curvature.lacking_variance(head, sample)
     np.testing.assert_allclose(lacking, [0, 0, 0, 0, *X[:, 4:].var(axis=0)], rtol=1e-12)
-    assert not curvature.lacking_variance(rows, rows).any()
+    assert not curvature.lacking_variance(head, head).any()
 
 
 def test_rare_features_do_not_hold_up_a_training():

@@ -18,7 +18,7 @@ from annealfit.rows import Chunk, DenseChunk, InMemoryRows, Rows, SparseChunk
 class PlainChunk(DenseChunk):
     """Sums as a chunk of anybody's has them, who wrote only what has to be written."""
 
-    power_sums = Chunk.power_sums
+    column_sums = Chunk.column_sums
 
 
 N, D = 30, 5
@@ -158,14 +158,20 @@ def test_every_kind_of_rows_has_the_same_sums(table, kind):
 
 @pytest.mark.parametrize("kind", [DenseChunk, SparseChunk, PlainChunk])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_power_sums_are_sums_of_features_and_of_their_squares(kind, weighted):
+def test_column_sums_are_sums_of_features_of_their_squares_and_magnitudes(kind, weighted):
     generator = np.random.default_rng(3)
     X, weights = generator.normal(size=(7, 3)), generator.uniform(0.5, 2.0, 7) if weighted else None
     chunk = kind(X, np.arange(7) % 2, weights)
     augmented = np.column_stack([X, np.ones(7)])
     counted = np.ones(7) if weights is None else weights
-    for found, power in zip(chunk.power_sums(), (1, 2), strict=True):
-        np.testing.assert_allclose(found, counted @ augmented**power, rtol=1e-12)
+    sums, squares, magnitudes = chunk.column_sums()
+    np.testing.assert_allclose(sums, counted @ augmented, rtol=1e-12)
+    np.testing.assert_allclose(squares, counted @ augmented**2, rtol=1e-12)
+    expected = counted @ np.abs(augmented)
+    if kind is PlainChunk:  # which has a bound of them
+        assert (magnitudes >= expected * (1 - 1e-12)).all()
+    else:
+        np.testing.assert_allclose(magnitudes, expected, rtol=1e-12)
 
 
 def test_what_is_remembered_of_a_chunk_goes_with_it(table):

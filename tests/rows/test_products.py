@@ -58,7 +58,7 @@ def test_a_head_of_many_features_is_that_of_the_plain_rows(n_classes, with_weigh
     blocks = [slice(0, 70), slice(70, 120)]
     for one, two in zip(many.block_grams(spreads, blocks), plain.block_grams(spreads, blocks), strict=True):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-12 * np.abs(two).max())
-    for one, two in zip(many.power_sums(), plain.power_sums(), strict=True):
+    for one, two in zip(many.column_sums(), plain.column_sums(), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
     own = generator.normal(size=(121, n_classes))
     for given in (own, np.zeros_like(own)):

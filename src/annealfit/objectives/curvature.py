@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from annealfit.coordinates import Coordinates, Pullable
 from annealfit.metric import BlockMetric, Metric
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
-from annealfit.rows import Chunk, Rows
+from annealfit.rows import Chunk
 
 Metrics = Sequence[Metric] | Sequence[Pullable]
 MetricsAt = Callable[[HeadPoint], Metrics]
@@ -52,7 +52,7 @@ class Local:
         fewest = FEWEST_ROWS if count == 1 else FEWEST_FOR_BLOCKS
         sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, fewest))
         self._sample = LinearHead(sampled, head.regularization)
-        self._lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head.rows, sampled)
+        self._lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head, self._sample)
 
     def measure(self, point: HeadPoint) -> float:
         """The cross-entropy: where it is small most rows are decided, and the loss hardly bends."""
@@ -63,18 +63,12 @@ class Local:
         return (LocalMetric(self._sample, point.weights, self._blocks, self._lacking),)
 
 
-def lacking_variance(rows: Rows, sample: Rows) -> NDArray[np.float64]:
+def lacking_variance(head: LinearHead, sample: LinearHead) -> NDArray[np.float64]:
     """The variance (d,) of features in all rows that a sample of them has less than half of, and 0 for the others."""
     with np.errstate(over="ignore", invalid="ignore"):  # huge features have an error of their own
-        (whole, sizes), (some, _) = (_variances(given) for given in (rows, sample))
+        whole, some = (given.feature_squares - given.feature_means**2 for given in (head, sample))
         # Of what is left where nearly everything cancels, nobody knows whether it is more than rounding.
-        return np.where((some < 0.5 * whole) & (whole > 1e-9 * sizes), whole, 0.0)
-
-
-def _variances(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of every feature (d,), and the mean of its square."""
-    means, squares = (found[:-1] for found in rows.mean(lambda chunk: chunk.power_sums()))
-    return squares - means**2, squares
+        return np.where((some < 0.5 * whole) & (whole > 1e-9 * head.feature_squares), whole, 0.0)
 
 
 class LocalMetric:
@@ -116,7 +110,9 @@ class LocalMetric:
 
         # The last entry of each is the mean of ω.
         return [
-            Metric(gram + np.diag(np.append(head.ridge[block] + gram[-1, -1] * self._lacking[block], head.ridge[-1])))
+            Metric.worked_out(
+                gram + np.diag(np.append(head.ridge[block] + gram[-1, -1] * self._lacking[block], head.ridge[-1]))
+            )
             for block, gram in zip(blocks, head.rows.mean(term), strict=True)
         ]
 

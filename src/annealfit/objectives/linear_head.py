@@ -93,10 +93,20 @@ class LinearHead:
         return steepest * self.gram + np.diag(self.ridge)
 
     @cached_property
+    def _columns(self) -> tuple[float, Array]:
+        """How many rows there are; and the weighted means of features, their squares and their magnitudes, (3, d)."""
+        count, *sums = self.rows.sum(lambda chunk: (len(chunk.labels), *chunk.column_sums()))
+        return float(count), np.array(sums)[:, :-1] / self.rows.total_weight
+
+    @property
     def feature_means(self) -> Array:
         """The weighted mean of every feature, shape (d,)."""
-        (sums,) = self.rows.mean(lambda chunk: (chunk.moments(chunk.weighted(np.ones((1, len(chunk.labels))))),))
-        return sums[0, :-1]
+        return self._columns[1][0]
+
+    @property
+    def feature_squares(self) -> Array:
+        """The weighted mean of every feature's square, shape (d,)."""
+        return self._columns[1][1]
 
     @cached_property
     def extent(self) -> tuple[float, Array]:
@@ -104,15 +114,14 @@ class LinearHead:
 
         What rounding can do to a sum over the rows.
         """
-        count, magnitudes = self.rows.sum(lambda chunk: (len(chunk.labels), chunk.magnitudes()))
-        return float(count), magnitudes[:-1] / self.rows.total_weight
+        return self._columns[0], self._columns[1][2]
 
     @cached_property
     def feature_spread(self) -> float:
         """The root mean square distance of a feature from its mean: a unit, so a sample of the rows will do."""
-        sample = self.rows.sample(_ROWS_FOR_SPREAD)
+        sample = LinearHead(self.rows.sample(_ROWS_FOR_SPREAD), self.regularization)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # rows of no weight, or of huge numbers
-            means, squares = (found[:-1] for found in sample.mean(lambda chunk: chunk.power_sums()))
+            means, squares = sample.feature_means, sample.feature_squares
             spread = float(np.sqrt(np.maximum(squares - means**2, 0.0).mean()))
             is_known = spread > 1e-6 * np.sqrt(squares.max(initial=0.0)) and np.isfinite(spread)
         return spread if is_known else 1.0

@@ -48,18 +48,18 @@ class Chunk(ABC):
         whole = self.gram(values)
         return [whole[np.ix_(chosen, chosen)] for chosen in (np.r_[block, len(whole) - 1] for block in blocks)]
 
-    def power_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weighted sums over rows of every feature and the 1, and of their squares, (D,) each."""
+    def column_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Weighted sums over rows of every feature and the 1, of their squares, and of their magnitudes, (D,) each.
+
+        For the magnitudes anything will do that they are not above.
+        """
         ones = self.weighted(np.ones(len(self.labels)))
-        return self.moments(ones[None])[0], self.gram(ones).diagonal().copy()
+        squares = self.gram(ones).diagonal()
+        return self.moments(ones[None])[0], squares, np.sqrt(self.total_weight * squares)
 
     def exact_moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`VX` again, in double precision whatever the precision of the rows is."""
         return self.moments(values)
-
-    def magnitudes(self) -> NDArray[np.float64]:
-        """Weighted sums over rows of |x| of every feature and the 1, (D,), or what they are not above."""
-        return np.sqrt(self.total_weight * self.power_sums()[1])
 
     @abstractmethod
     def content(self) -> Iterable[NDArray[Any]]:
@@ -84,13 +84,20 @@ class Chunk(ABC):
         return np.bincount(self.labels, weights=self.weights, minlength=n_classes).astype(float)
 
 
-def sums_of_magnitudes(features: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Weighted sums (D,) of the magnitudes of features (n, D), a few rows at a time, which stay in the cache."""
-    total = np.zeros(features.shape[1])
+def dense_column_sums(features: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """What `Chunk.column_sums` is of features (n, D), (3, D), from one look at some rows at a time, in the cache.
+
+    >>> dense_column_sums(np.array([[1.0], [-3.0]]), None).ravel().tolist()
+    [-2.0, 10.0, 4.0]
+    """
+    total = np.zeros((3, features.shape[1]))
     rows_at_once = 1 + _NUMBERS_AT_ONCE // features.shape[1]
     for first in range(0, len(features), rows_at_once):
-        part = np.abs(features[first : first + rows_at_once])
-        total += part.sum(axis=0, dtype=np.float64) if weights is None else weights[first : first + rows_at_once] @ part
+        part = features[first : first + rows_at_once].astype(np.float64, copy=False)
+        own = np.ones(len(part)) if weights is None else weights[first : first + rows_at_once]
+        with np.errstate(over="ignore", invalid="ignore"):  # squares of huge features: who needs them looks at them
+            for row, values in zip(total, (part, np.square(part), np.abs(part)), strict=True):
+                row += own @ values
     return total
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.rows import products
-from annealfit.rows.base import Chunk, Rows, sums_of_magnitudes
+from annealfit.rows.base import Chunk, Rows, dense_column_sums
 from annealfit.rows.tables import TableChunk
 
 MANY_FEATURES = 100  # from so many on rows stay as they are: a copy with a column of ones takes as long as a product
@@ -83,14 +83,10 @@ class DenseChunk(Chunk):
         left = self._augmented.T
         return (left if values is None else left * values) @ self._augmented
 
-    def power_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def column_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Without a matrix."""
-        weights = self.weighted(np.ones(len(self.labels))).astype(self._augmented.dtype, copy=False)
-        return weights @ self._augmented, weights @ np.square(self._augmented)
-
-    def magnitudes(self) -> NDArray[np.float64]:
-        """As they are."""
-        return sums_of_magnitudes(self._augmented, self.weights)
+        sums, squares, magnitudes = dense_column_sums(self._augmented, self.weights)
+        return sums, squares, magnitudes
 
     def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
         """Without what is between the blocks."""
@@ -128,12 +124,12 @@ class SparseChunk(Chunk):
         """`Xᵀ diag(v) X`, (D, D); dense, as a curvature is."""
         return _sparse_gram(self._transposed, np.ones(len(self.labels)) if values is None else values)
 
-    def power_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def column_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Without a matrix."""
         weights = self.weighted(np.ones(len(self.labels)))
-        squares = self._transposed.multiply(self._transposed).tocsr()
-        total = weights.sum()
-        return np.append(self._transposed @ weights, total), np.append(squares @ weights, total)
+        powers = self._transposed, self._transposed.multiply(self._transposed), abs(self._transposed)
+        sums, squares, magnitudes = (np.append(values @ weights, weights.sum()) for values in powers)
+        return sums, squares, magnitudes
 
     def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
         """Without what is between the blocks."""

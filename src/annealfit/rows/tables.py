@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from annealfit.errors import InvalidInputError
 from annealfit.persistence import StrPath
 from annealfit.rows import products
-from annealfit.rows.base import Chunk, sums_of_magnitudes
+from annealfit.rows.base import Chunk, dense_column_sums
 
 # Features of a chunk: small enough to stay in a processor's cache between the two products of a pass.
 CHUNK_BYTES = 4 * 2**20
@@ -206,10 +206,6 @@ class TableChunk(Chunk):
         found[:, -1] = values.sum(axis=1)
         return found
 
-    def magnitudes(self) -> NDArray[np.float64]:
-        """As they are."""
-        return np.append(sums_of_magnitudes(self.features, self.weights), self.total_weight)
-
     def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """`Xᵀ diag(v) X`, (D, D)."""
         size = self.features.shape[1]
@@ -221,11 +217,11 @@ class TableChunk(Chunk):
         gram[-1, -1] = len(self.labels) if values is None else values.sum(dtype=np.float64)
         return gram
 
-    def power_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Without a matrix."""
-        weights = self.weighted(np.ones((1, len(self.labels))))
-        squares = np.einsum("n,nj,nj->j", weights[0], self.features, self.features)
-        return self.moments(weights)[0], np.append(squares, weights.sum())
+    def column_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Without a matrix, in double precision."""
+        found = dense_column_sums(self.features, self.weights)
+        sums, squares, magnitudes = np.column_stack([found, np.full(3, self.total_weight)])
+        return sums, squares, magnitudes
 
     def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
         """Without what is between the blocks."""

@@ -32,50 +32,61 @@ NEGLIGIBLE = 1e-18
 
 
 @njit(nogil=True, cache=True)
-def anneal_levels(curvature, spacings, top, betas, levels, fields, seeds, counters):
-    """Sweep over all parameters once for each row of `betas` (S, L).
+def anneal_levels(entries, edges, spacings, top, betas, levels, fields, seeds, counters):
+    """Sweep over all parameters once for each row of `betas` (S, L), block by block.
 
-    curvature (D, D), spacings (L,) and the seeds (L,) uint64 are read; levels (L, D) int64, fields h (L, D) and the
-    number of draws so far (L,) uint64 are overwritten. Lanes do not influence each other.
+    The blocks of the curvature (see `Metric.packed`), spacings (L,) and the seeds (L,) uint64 are read; levels (L, D)
+    int64, fields h (L, D) and the number of draws so far (L,) uint64 are overwritten. Lanes do not influence each
+    other.
     """
-    lanes, size = levels.shape
-    for sweep in range(len(betas)):
-        for j in range(size):
-            stiffness, row = curvature[j, j], curvature[j]
-            for lane in range(lanes):
-                level, spacing, beta = levels[lane, j], spacings[lane], betas[sweep, lane]
-                if stiffness > 0:
-                    centre = level - fields[lane, j] / (stiffness * spacing)
-                    sharpness = beta * stiffness * spacing * spacing
-                    if sharpness < WIDE and top > 64:
-                        chosen = _wide_draw(centre, sharpness, top, seeds, counters, lane)
+    begin = 0
+    for block in range(len(edges) - 1):
+        first, last = edges[block], edges[block + 1]
+        size = last - first
+        curvature = entries[begin : begin + size * size].reshape((size, size))
+        begin += size * size
+        for sweep in range(len(betas)):
+            for j in range(size):
+                stiffness, row = curvature[j, j], curvature[j]
+                for lane in range(len(levels)):
+                    field = fields[lane, first:last]
+                    level, spacing, beta = levels[lane, first + j], spacings[lane], betas[sweep, lane]
+                    if stiffness > 0:
+                        centre = level - field[j] / (stiffness * spacing)
+                        sharpness = beta * stiffness * spacing * spacing
+                        if sharpness < WIDE and top > 64:
+                            chosen = _wide_draw(centre, sharpness, top, seeds, counters, lane)
+                        else:
+                            chosen = _draw(centre, sharpness, top, _uniform(seeds, counters, lane))
                     else:
-                        chosen = _draw(centre, sharpness, top, _uniform(seeds, counters, lane))
-                else:
-                    chosen = _pair_draw(fields[lane, j], stiffness, spacing, beta, level, top, seeds, counters, lane)
-                if chosen != level:
-                    levels[lane, j] = chosen
-                    change = (chosen - level) * spacing
-                    field = fields[lane]
-                    for i in range(size):
-                        field[i] += change * row[i]
+                        chosen = _pair_draw(field[j], stiffness, spacing, beta, level, top, seeds, counters, lane)
+                    if chosen != level:
+                        levels[lane, first + j] = chosen
+                        change = (chosen - level) * spacing
+                        for i in range(size):
+                            field[i] += change * row[i]
 
 
 @njit(nogil=True, cache=True)
-def polish_levels(curvature, spacings, top, levels, fields, with_pairs):
+def polish_levels(entries, edges, spacings, top, levels, fields, with_pairs):
     """Descend until no move of one parameter lowers the energy, nor one of two by a level each, if `with_pairs`."""
-    lanes, size = levels.shape
-    for lane in range(lanes):
-        level, field, spacing = levels[lane], fields[lane], spacings[lane]
-        for _ in range(MOST_PASSES):
-            improved = False
-            for j in range(size):
-                improved |= _settle(curvature, spacing, top, level, field, j)
-                if with_pairs:
-                    for i in range(j):
-                        improved |= _settle_pair(curvature, spacing, top, level, field, i, j)
-            if not improved:
-                break
+    begin = 0
+    for block in range(len(edges) - 1):
+        first, last = edges[block], edges[block + 1]
+        size = last - first
+        curvature = entries[begin : begin + size * size].reshape((size, size))
+        begin += size * size
+        for lane in range(len(levels)):
+            level, field, spacing = levels[lane, first:last], fields[lane, first:last], spacings[lane]
+            for _ in range(MOST_PASSES):
+                improved = False
+                for j in range(size):
+                    improved |= _settle(curvature, spacing, top, level, field, j)
+                    if with_pairs:
+                        for i in range(j):
+                            improved |= _settle_pair(curvature, spacing, top, level, field, i, j)
+                if not improved:
+                    break
 
 
 @njit(nogil=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -181,28 +181,25 @@ class _Run:
 
         logarithms = self.intercept[lanes] + self.schedule.shares(first, last)[:, None] * self.slope[lanes]
         betas = np.exp(logarithms) if self.schedule.is_geometric else logarithms
-        draws = self.seeds[lanes], self.counters[lanes]
-        for curvature, levels, fields in self._parts(lanes):
-            anneal_levels(curvature, self.spacings[lanes], self.top, betas, levels, fields, *draws)
+        if not self.cancelled:
+            anneal_levels(
+                *self.metric.packed,
+                self.spacings[lanes],
+                self.top,
+                betas,
+                self.levels[lanes],
+                self.fields[lanes],
+                self.seeds[lanes],
+                self.counters[lanes],
+            )
 
     def _polish(self, lanes: slice) -> None:
         from annealfit.samplers.native._levels import polish_levels
 
         pairs = self.metric.size <= MOST_PARAMETERS_FOR_PAIRS
-        for curvature, levels, fields in self._parts(lanes):
-            polish_levels(curvature, self.spacings[lanes], self.top, levels, fields, pairs)
-
-    def _parts(self, lanes: slice) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]]:
-        """Block by block of the metric: its matrix, the lanes' levels and fields, which may be overwritten."""
-        for block, part in self.metric.blocks:
-            if self.cancelled:
-                return
-            levels, fields = (
-                np.ascontiguousarray(self.levels[lanes, block]),
-                np.ascontiguousarray(self.fields[lanes, block]),
-            )
-            yield part.matrix, levels, fields
-            self.levels[lanes, block], self.fields[lanes, block] = levels, fields
+        if not self.cancelled:
+            own = self.spacings[lanes], self.top, self.levels[lanes], self.fields[lanes]
+            polish_levels(*self.metric.packed, *own, pairs)
 
 
 @cache
