@@ -42,7 +42,7 @@ def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:
             generator,
         ),
         _damage(folder / "answers.csv", table.encode(), read_answers, bool, count, generator),
-        _documents(folder / "solver.json", count // 10, generator),
+        _documents(folder / "solver.json", count, generator),
     ]
 
 

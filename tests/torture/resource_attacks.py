@@ -13,6 +13,7 @@ from pathlib import Path
 from outcomes import Tally
 from process_attacks import check_run_folder
 
+REPRODUCE = ["reproduce", "digits", "--preset", "annealfit", "--seeds", "42-46", "--jobs", "1"]
 TRAIN = ["train", "digits", "--bits", "1", "--max-iter", "5", "--no-plots"]
 
 
@@ -37,8 +38,8 @@ def attack_resources(folder: Path) -> Tally:
     _run(tally, "a pipe without a reader", ["export", "digits", "-o", str(folder / "pipe")])
     _run(tally, "a pipe for a model", ["predict", str(folder / "pipe"), __file__])
     _run(tally, "a directory for a model", ["predict", str(folder), __file__])
-    for number in range(2):
-        _two_at_once(tally, folder / f"both-{number}")
+    for number, command in enumerate((TRAIN, TRAIN, REPRODUCE)):
+        _two_at_once(tally, command, folder / f"both-{number}")
     for run in folder.iterdir():
         if run.is_dir():
             check_run_folder(run)
@@ -102,13 +103,13 @@ def _little_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1_400_000_000, 1_400_000_000))
 
 
-def _two_at_once(tally: Tally, folder: Path) -> None:
-    """Of two programs in one folder one works, and the other is told so or finds the work done."""
-    command = _command([*TRAIN, "--out", str(folder)])
+def _two_at_once(tally: Tally, arguments: list[str], folder: Path) -> None:
+    """Of two programs in one folder one works, and the other is told so."""
+    command = _command([*arguments, "--out", str(folder)])
     programs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
     said = [program.communicate(timeout=180)[1].decode() for program in programs]
     codes = sorted(program.returncode for program in programs)
     if "Traceback" in "".join(said):
         tally.add("raw", "".join(said)[-1200:])
     else:
-        tally.add("clean" if codes == [0, 2] else "wrong", f"two at once: {codes} {said}")
+        tally.add("clean" if codes == [0, 2] else "wrong", f"two at once: {arguments[0]} {codes} {said}")

@@ -17,7 +17,7 @@ from annealfit import AnnealedClassifier
 from annealfit.errors import BudgetExhaustedError
 from annealfit.persistence import read_tensors
 from annealfit.problem import QuadraticProblem
-from annealfit.samplers import MockQPU, QPUSampler, Sampler, Samples, SimulatedAnnealer
+from annealfit.samplers import BlockSampler, MockQPU, QPUSampler, Sampler, Samples, SimulatedAnnealer
 
 Answer = Callable[[QuadraticProblem, Samples, np.random.Generator], Any]
 
@@ -104,7 +104,9 @@ def attack_training(seed: int, count: int) -> Tally:
             lie = list(LIES)[number % len(LIES)]
             share = (0.5, 1.0, 0.1)[number // len(LIES) % 3]
             path = Path(folder) / f"{number}.safetensors"
-            liar = Liar(lie, share, seed + number)
+            liar: Sampler = Liar(lie, share, seed + number)
+            if number % 2:  # asked for the parts of every problem, one after the other
+                liar = BlockSampler(liar, max_variables=4)
 
             def train(liar: Sampler = liar, path: Path = path) -> Any:
                 clf = AnnealedClassifier(bits=2, max_iter=8, random_state=1, sampler=liar, checkpoint=path)
@@ -139,16 +141,32 @@ def _is_sound(clf: Any) -> bool:
 
 
 def attack_device(seed: int, count: int) -> Tally:
-    """A simulated chip that fails half of the time, with a budget: every call that was paid for is in the history."""
-    tally, X, y = Tally("devices: half of the calls fail, budgets"), *load_iris(return_X_y=True)
+    """A simulated chip that fails half of the time, with a budget: every call that was paid for is in the history.
+
+    Some have several calls in flight, some are asked block by block.
+    """
+    tally, X, y = (
+        Tally("devices: half of the calls fail, budgets, calls in flight, blocks"),
+        *load_iris(return_X_y=True),
+    )
     generator = np.random.default_rng([seed, 11])
     for number in range(count):
         faults, budget = float(generator.choice([0.0, 0.2, 0.5])), float(generator.uniform(0.02, 0.6))
+        calls, in_blocks = (1, 1, 3)[number % 3], number % 2 == 1
 
-        def train(number: int = number, faults: float = faults, budget: float = budget) -> Any:
+        def train(
+            number: int = number,
+            faults: float = faults,
+            budget: float = budget,
+            calls: int = calls,
+            in_blocks: bool = in_blocks,
+        ) -> Any:
             device = MockQPU(topology="Z12", faults=faults, seed=number)
-            sampler = QPUSampler(device, num_reads=10, max_access_seconds=budget, backoff_seconds=0)
-            clf = AnnealedClassifier(bits=1, max_iter=12, random_state=number, sampler=sampler, tol=0.0)
+            sampler = QPUSampler(
+                device, num_reads=12, spin_reversals=calls, max_access_seconds=budget, backoff_seconds=0
+            )
+            asked = BlockSampler(sampler, max_variables=3) if in_blocks else sampler
+            clf = AnnealedClassifier(bits=1, max_iter=12, random_state=number, sampler=asked, tol=0.0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return clf.fit(X, y), sampler, budget
@@ -162,5 +180,7 @@ def attack_device(seed: int, count: int) -> Tally:
                 and np.isclose(told, sampler.access_seconds, rtol=1e-9)
             )
 
-        attempt(tally, f"training {number}, faults {faults}, budget {budget:.2f}", train, holds)
+        attempt(
+            tally, f"training {number}, faults {faults}, budget {budget:.2f}, {calls} calls, {in_blocks}", train, holds
+        )
     return tally

@@ -19,6 +19,7 @@ from annealfit.cli.printing import print_table
 from annealfit.datasets import load_dataset
 from annealfit.experiments import paper
 from annealfit.experiments.spec import RunSpec
+from annealfit.locks import working_in
 
 if TYPE_CHECKING:
     from annealfit.experiments.backends import Backend
@@ -76,7 +77,8 @@ def reproduce(
         errors.print(plain(note), soft_wrap=True)
     started = time.perf_counter()
     try:
-        tally, records = _run(specs, Store(out), on_this_machine(jobs) if dask is None else on_dask(dask))
+        with working_in(out):
+            tally, records = _run(specs, Store(out), on_this_machine(jobs) if dask is None else on_dask(dask))
     except KeyboardInterrupt:
         errors.print(plain(f"Interrupted. Finished runs are stored in {out}: start it again to go on."), soft_wrap=True)
         raise typer.Exit(130) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 import sys
 from typing import Annotated
@@ -36,11 +37,18 @@ def main() -> None:
         _fail(str(error))
     except MemoryError as error:
         _fail(f"there is not enough memory ({error}); use fewer images, features or bits" if str(error) else _NO_MEMORY)
+    except SystemError as error:  # what Python says when a library's call failed without a reason: for lack of memory
+        _fail(f"there is not enough memory, or a library is broken ({error}); {_LIBRARIES}")
+    except ImportError as error:
+        _fail(f"a library could not be loaded ({error}); {_LIBRARIES}")
     except OSError as error:
+        if "shared object" in str(error):  # llvmlite's words, which are about everything but memory
+            _fail(f"a library could not be loaded ({error.__cause__ or 'llvmlite'}); {_LIBRARIES}")
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
 
 
 _NO_MEMORY = "there is not enough memory; use fewer images, features or bits"
+_LIBRARIES = "where memory is limited (ulimit -v) allow about 1 GB, else install annealfit anew"
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -49,7 +57,10 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _fail(message: str) -> None:
-    errors.print(f"[bold red]error:[/] {plain(message)}", soft_wrap=True)
+    try:
+        errors.print(f"[bold red]error:[/] {plain(message)}", soft_wrap=True)
+    except (MemoryError, SystemError, ImportError, OSError):  # no room for colours
+        os.write(2, f"error: {message}\n".encode(errors="replace"))
     sys.exit(2)
 
 
