@@ -1,0 +1,51 @@
+"""What becomes of errors that are not ours: one sentence, also where there is hardly room for one."""
+
+import pytest
+
+from annealfit.cli import program
+
+
+def end_of(monkeypatch, capfd, error):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr(program, "app", fail)
+    monkeypatch.setattr(program.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    return ended.value.code, capfd.readouterr().err
+
+
+def of_llvmlite():
+    error = OSError("Could not find/load shared object file 'libllvmlite.so'. This could mean that …")
+    error.__cause__ = OSError("libllvmlite.so: failed to map segment from shared object")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError(), "there is not enough memory; use fewer"),
+        (MemoryError("Unable to allocate 9 TiB"), "(Unable to allocate 9 TiB)"),
+        (SystemError("error return without exception set"), "not enough memory, or a library is broken"),
+        (ImportError("x.so: failed to map segment"), "a library could not be loaded (x.so: failed to map segment)"),
+        (of_llvmlite(), "(libllvmlite.so: failed to map segment from shared object); where memory is limited"),
+        (OSError(28, "No space left on device", "model"), "No space left on device: model"),
+        (KeyboardInterrupt(), "Interrupted."),
+    ],
+)
+def test_errors_of_the_system_are_one_sentence(monkeypatch, capfd, error, words):
+    code, said = end_of(monkeypatch, capfd, error)
+    assert code == (130 if isinstance(error, KeyboardInterrupt) else 2)
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_a_sentence_needs_no_colours(monkeypatch, capfd):
+    """Rich loads modules when it first prints, which may be what there is no memory for."""
+
+    def refuse(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(program.errors, "print", refuse)
+    assert end_of(monkeypatch, capfd, MemoryError()) == (2, f"error: {program._NO_MEMORY}\n")
