@@ -12,17 +12,10 @@ import numpy as np
 
 from annealfit import AnnealedClassifier
 from benchmarks import cluster
+from benchmarks.overlapping import overlapping_classes
 from benchmarks.tables import exponent
 
 ITERATIONS = 7
-
-
-def synthetic(n_rows, n_features, n_classes):
-    """Classes that overlap: their means are 2.5 standard deviations of the noise long, in random directions."""
-    generator = np.random.default_rng(0)
-    y = np.arange(n_rows) % n_classes
-    means = 2.5 / np.sqrt(n_features) * generator.normal(size=(n_classes, n_features))
-    return generator.normal(size=(n_rows, n_features)) + means[y], y
 
 
 def seconds_per_iteration(X, y):
@@ -49,9 +42,13 @@ def run(*, quick):
         "Seconds per iteration, and the exponent that fits them",
         ["what grows", "sizes", "seconds", "exponent"],
         [
-            growth("rows (d = 64, C = 10)", (10_000 * doublings).tolist(), lambda n: synthetic(n, 64, 10)),
-            growth("features (N = 5,000, C = 10)", (256 * doublings).tolist(), lambda d: synthetic(5000, d, 10)),
-            growth("classes (N = 5,000, d = 64)", (64 * doublings).tolist(), lambda c: synthetic(5000, 64, c)),
+            growth("rows (d = 64, C = 10)", (10_000 * doublings).tolist(), lambda n: overlapping_classes(n, 64, 10)),
+            growth(
+                "features (N = 5,000, C = 10)", (256 * doublings).tolist(), lambda d: overlapping_classes(5000, d, 10)
+            ),
+            growth(
+                "classes (N = 5,000, d = 64)", (64 * doublings).tolist(), lambda c: overlapping_classes(5000, 64, c)
+            ),
         ],
     )
     cluster.run(quick=quick)

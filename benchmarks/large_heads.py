@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 
 from annealfit import AnnealedClassifier
+from benchmarks.overlapping import overlapping_classes
 from benchmarks.processes import Memory, alone
 from benchmarks.tables import exponent, print_table
 
@@ -19,19 +20,11 @@ ITERATIONS = 5
 TIME_LIMIT = 3.0
 
 
-def synthetic(n_rows, n_features, n_classes):
-    """Classes that overlap: their means are 2.5 standard deviations of the noise long, in random directions."""
-    generator = np.random.default_rng(0)
-    y = np.arange(n_rows) % n_classes
-    means = 2.5 / np.sqrt(n_features) * generator.normal(size=(n_classes, n_features))
-    return generator.normal(size=(n_rows, n_features)) + means[y], y
-
-
 def train(sizes, settings):
     """Seconds of the fit and of every iteration, losses, accuracy, why it ended, and the most memory."""
     warnings.simplefilter("ignore")
     AnnealedClassifier(max_iter=2, tol=0).fit(np.eye(20), np.arange(20) % 3)  # compiled
-    X, y = synthetic(*sizes)
+    X, y = overlapping_classes(*sizes)
     with Memory() as memory:
         began = time.perf_counter()
         classifier = AnnealedClassifier(random_state=0, **settings).fit(X, y)

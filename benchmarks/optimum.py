@@ -19,6 +19,7 @@ from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.baselines import solve_logistic
 from annealfit.errors import AnnealfitError
 from annealfit.objectives import LinearHead
+from benchmarks.overlapping import overlapping_classes
 
 PENALTY = 1e-3
 BUDGET_SECONDS = 30  # for the rounds of one case; there is always one
@@ -35,14 +36,6 @@ def mnist():
     return features.fit_transform(data.X_train), data.y_train
 
 
-def synthetic(n_features, n_rows=5000, n_classes=10):
-    """Classes that overlap: their means are 2.5 standard deviations of the noise long, in random directions."""
-    generator = np.random.default_rng(0)
-    y = np.arange(n_rows) % n_classes
-    means = 2.5 / np.sqrt(n_features) * generator.normal(size=(n_classes, n_features))
-    return generator.normal(size=(n_rows, n_features)) + means[y], y
-
-
 def correlated(n_features, n_rows=5000, n_classes=10):
     """scikit-learn's generator: half of the features matter, and they are mixed with each other."""
     return make_classification(n_rows, n_features, n_informative=n_features // 2, n_classes=n_classes, random_state=0)
@@ -50,9 +43,9 @@ def correlated(n_features, n_rows=5000, n_classes=10):
 
 CASES = {
     "digits, d = 18": digits,
-    "synthetic, d = 128": lambda: synthetic(128),
-    "synthetic, d = 512": lambda: synthetic(512),
-    "synthetic, d = 2000": lambda: synthetic(2000),
+    "synthetic, d = 128": lambda: overlapping_classes(5000, 128),
+    "synthetic, d = 512": lambda: overlapping_classes(5000, 512),
+    "synthetic, d = 2000": lambda: overlapping_classes(5000, 2000),
     "correlated, d = 128": lambda: correlated(128),
     "correlated, d = 512": lambda: correlated(512),
     "correlated, d = 2000": lambda: correlated(2000),

@@ -198,6 +198,17 @@ def _stating(content, field, value):
     return content[:place] + value.to_bytes(4, "little") + content[place + 4 :]
 
 
+@contextlib.contextmanager
+def room_for(limit):
+    """Fail if more bytes than that are in use at any moment."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
     "field",
     [(b"PK\x05\x06", 12), (b"PK\x05\x06", 16), (b"PK\x01\x02", 20), (b"PK\x01\x02", 24), (b"PK\x01\x02", 42)],
@@ -207,28 +218,16 @@ def test_no_number_of_an_archive_makes_room_for_gigabytes(tmp_path, field):
     np.savez(tmp_path / "whole.npz", X=np.zeros((10, 4)))
     content = (tmp_path / "whole.npz").read_bytes()
     (tmp_path / "states.npz").write_bytes(_stating(content, field, 0xF0000000))
-    tracemalloc.start()
-    try:
-        with contextlib.suppress(FileFormatError):
-            read_arrays(tmp_path / "states.npz")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 2**24
+    with room_for(2**24), contextlib.suppress(FileFormatError):
+        read_arrays(tmp_path / "states.npz")
 
 
 def test_a_member_that_is_more_than_it_states_is_not_unpacked_whole(tmp_path):
     np.savez_compressed(tmp_path / "bomb.npz", X=np.zeros(2**24))
     content = (tmp_path / "bomb.npz").read_bytes()
     (tmp_path / "states.npz").write_bytes(_stating(content, (b"PK\x01\x02", 24), 5000))
-    tracemalloc.start()
-    try:
-        with pytest.raises(FileFormatError):
-            read_arrays(tmp_path / "states.npz")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 2**24
+    with room_for(2**24), pytest.raises(FileFormatError):
+        read_arrays(tmp_path / "states.npz")
 
 
 def test_an_image_of_too_many_pixels_is_refused_before_room_is_made_for_them(tmp_path):
