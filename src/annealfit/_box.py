@@ -90,7 +90,7 @@ def _minimise_block(
 
 
 @njit(cache=True, nogil=True)
-def times(entries: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def multiply(entries: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """`Gv` for every row of values (P, D), with the blocks of `Metric.packed`."""
     products = np.zeros_like(values)
     begin = 0

@@ -13,9 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from annealfit.arrays import Array
+from annealfit.arrays import Array, as_real
 from annealfit.errors import InvalidInputError, check_number
-from annealfit.metric import Metric, as_real
+from annealfit.metric import Metric
 
 
 class Coordinates(ABC):

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from annealfit.arrays import as_real
 from annealfit.errors import InvalidInputError
 from annealfit.threads import threads_for_large_product
 
@@ -249,7 +250,7 @@ class BlockMetric(Metric):
         from annealfit import _box  # numba takes a moment to import: only when it is needed
 
         rows = np.ascontiguousarray(values).reshape(-1, self.size)
-        return _box.times(*self.packed, rows).reshape(values.shape)
+        return _box.multiply(*self.packed, rows).reshape(values.shape)
 
     def _assembled(self, matrices: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         whole = np.zeros((self.size, self.size))
@@ -293,19 +294,3 @@ def sparsify(matrix: NDArray[np.float64], max_pairs: int) -> NDArray[np.float64]
     np.add.at(sparse, (rows[dropped], rows[dropped]), sizes[dropped])
     np.add.at(sparse, (columns[dropped], columns[dropped]), sizes[dropped])
     return sparse
-
-
-def as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
-    """The values as an array of finite numbers with so many dimensions, or an error that names them."""
-    try:
-        given = np.asarray(values)
-        array = np.ascontiguousarray(given.real, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
-    if given.dtype.kind == "c":
-        raise InvalidInputError(f"{name} is an array of {given.dtype}; expected real numbers")
-    if array.ndim != ndim:
-        raise InvalidInputError(f"{name} has {array.ndim} dimensions; expected {ndim}")
-    if not np.isfinite(array).all():
-        raise InvalidInputError(f"{name} holds NaN or infinity; check the features and weights it came from")
-    return array

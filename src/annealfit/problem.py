@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from annealfit.arrays import as_real
 from annealfit.encoding import Encoding
 from annealfit.errors import InvalidInputError
-from annealfit.metric import Metric, as_real
+from annealfit.metric import Metric
 
 if TYPE_CHECKING:
     import dimod

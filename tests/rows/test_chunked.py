@@ -258,3 +258,28 @@ def test_a_line_search_of_very_many_rows_asks_some_of_them(monkeypatch):
     losses = [row["loss"] for row in some.history_]
     assert (np.diff(losses) <= 0).all()
     assert losses[-1] == pytest.approx(AnnealedClassifier(random_state=0).fit(X, y).history_[-1]["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("n_features", [6, 120])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_very_many_rows_in_memory_are_several_chunks(n_features, weighted, monkeypatch, tmp_path):
+    """The training is that of one chunk up to rounding; a checkpoint of one goes on in the other."""
+    X, y = table(n_rows=3000, n_features=n_features)
+    weights = np.random.default_rng(1).random(len(y)) if weighted else None
+    one = InMemoryRows(X, y, 3, weights)
+    whole = AnnealedClassifier(random_state=0).fit(X, y, sample_weight=weights)
+    monkeypatch.setattr("annealfit.rows.in_memory.MANY_ROWS", 3000)
+    monkeypatch.setattr("annealfit.rows.tables.CHUNK_BYTES", 2**16)
+    many = InMemoryRows(X, y, 3, weights)
+    assert len(list(one.chunks())) == 1 < len(list(many.chunks()))
+    assert many.digest() == one.digest()
+    np.testing.assert_allclose(many.class_shares, one.class_shares, rtol=1e-13)
+    parts = AnnealedClassifier(random_state=0).fit(X, y, sample_weight=weights)
+    assert parts.n_iter_ == whole.n_iter_
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-8, atol=1e-10)
+    path = tmp_path / "half.safetensors"
+    AnnealedClassifier(random_state=0, max_iter=3, tol=0, checkpoint=path).fit(X, y, sample_weight=weights)
+    resumed = AnnealedClassifier(random_state=0, max_iter=6, tol=0, checkpoint=path, resume=True)
+    resumed.fit(X, y, sample_weight=weights)
+    straight = AnnealedClassifier(random_state=0, max_iter=6, tol=0).fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(resumed.coef_, straight.coef_)

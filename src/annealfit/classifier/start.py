@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.arrays import as_real
 from annealfit.classifier.data import TrainingData
 from annealfit.classifier.settings import initialization_of, training_settings, upgrade_settings
 from annealfit.errors import CheckpointError, FileFormatError, InvalidInputError
 from annealfit.locks import remove_leftovers
-from annealfit.metric import as_real
 from annealfit.objectives import ONLY, LinearHead
 from annealfit.randomness import seed_of
 from annealfit.training import Checkpoint, HistoryRow, Trainer, TrainingState

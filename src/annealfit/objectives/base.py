@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.arrays import SideBySide
+
 
 class Span(Protocol):
     """The points that a line search, or one in several directions, chooses from.
@@ -64,7 +66,7 @@ class Point(Protocol):
     def lower_bound(self) -> float:
         """A number no larger than the least loss; −∞ where there is no such certificate."""
 
-    def remembered(self) -> NDArray[np.float64] | None:
+    def remembered(self) -> NDArray[np.float64] | SideBySide | None:
         """What a point knows from its way here and would not find again to the last bit; None if nothing."""
 
     def figures(self) -> Mapping[str, float]:

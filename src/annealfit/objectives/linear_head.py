@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
+from annealfit.arrays import Array, SideBySide
 from annealfit.errors import InvalidInputError
 from annealfit.memory import free_memory
 from annealfit.objectives.base import Span, group_starts
@@ -110,10 +110,7 @@ class LinearHead:
 
     @cached_property
     def extent(self) -> tuple[float, Array]:
-        """How many rows there are, and the weighted mean of every feature's magnitude, shape (d,), or a bound of it.
-
-        What rounding can do to a sum over the rows.
-        """
+        """How many rows there are, and means (d,) of features' magnitudes: what rounding can do to sums over rows."""
         return self._columns[0], self._columns[1][2]
 
     @cached_property
@@ -131,17 +128,18 @@ class LinearHead:
         """Enough rows to tell how the loss bends; all of them, unless they pass by and are very many."""
         return self.rows.thinned(_ROWS_FOR_BENDS)
 
-    def at(self, weights: Array, remembered: Array | None = None) -> HeadPoint:
+    def at(self, weights: Array, remembered: Array | SideBySide | None = None) -> HeadPoint:
         """The head at weights (D, outputs), with the outputs (outputs, N) that a point remembered."""
         if remembered is None:
             return self.point(weights)
-        chunks = list(self.rows.chunks())
+        chunks, outputs = list(self.rows.chunks()), np.asarray(remembered)
         *ends, count = np.cumsum([len(chunk.labels) for chunk in chunks])
-        if remembered.shape != (self.n_outputs, count):
+        if outputs.shape != (self.n_outputs, count):
             raise InvalidInputError(
-                f"what was remembered has the shape {remembered.shape}; expected {(self.n_outputs, int(count))}"
+                f"what was remembered has the shape {outputs.shape}; expected {(self.n_outputs, int(count))}"
             )
-        return self.point(weights, dict(zip(chunks, np.split(remembered, ends, axis=1), strict=True)))
+        of_chunks = map(np.ascontiguousarray, np.split(outputs, ends, axis=1))
+        return self.point(weights, dict(zip(chunks, of_chunks, strict=True)))
 
     def point(self, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> HeadPoint:
         """The head at weights (D, outputs), with the outputs (outputs, n) of chunks where they are known."""
@@ -197,11 +195,11 @@ class HeadPoint:
         """The head with multiples of an update, and of the step from a previous point, applied."""
         return HeadSpan(self, updates.reshape(self.head.n_outputs, -1), previous)
 
-    def remembered(self) -> Array | None:
+    def remembered(self) -> SideBySide | None:
         """The outputs (outputs, N), where they came with the point."""
         if not self._came_with_outputs:
             return None
-        return np.concatenate([self.outputs(chunk) for chunk in self.head.rows.chunks()], axis=1)
+        return SideBySide([self.outputs(chunk) for chunk in self.head.rows.chunks()])
 
     def output_grams(self) -> Array:
         """`Σ_n a_n π_nc(1 − π_nc) x_n x_nᵀ / Σ_n a_n`, shape (outputs, D, D): each output's block of the Hessian."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit.arrays import Array
+from annealfit.arrays import Array, as_real
 from annealfit.errors import InvalidInputError, check_number
-from annealfit.metric import Metric, as_real
+from annealfit.metric import Metric
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.quantization.moments import InputMoments

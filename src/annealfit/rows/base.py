@@ -179,11 +179,18 @@ class Rows(ABC):
         return self.mean(lambda chunk: (chunk.class_weights(self.n_classes),))[0]
 
     def digest(self) -> str:
-        """A digest of all rows: features, labels and weights."""
-        found = hashlib.sha256()
-        for chunk in self.chunks():
-            weights = () if chunk.weights is None else (chunk.weights,)
-            for array in (*chunk.content(), chunk.labels, *weights):
-                numbers = array.astype(np.int64, copy=False) if array.dtype.kind in "iu" else array
-                found.update(np.ascontiguousarray(numbers).tobytes())
-        return found.hexdigest()
+        """A digest of all rows: features, labels and weights, chunk by chunk."""
+        return digest_of(
+            array
+            for chunk in self.chunks()
+            for array in (*chunk.content(), chunk.labels, *(() if chunk.weights is None else (chunk.weights,)))
+        )
+
+
+def digest_of(arrays: Iterable[NDArray[Any]]) -> str:
+    """The SHA-256 of the arrays' bytes, whole numbers being of 64 bits."""
+    found = hashlib.sha256()
+    for array in arrays:
+        numbers = array.astype(np.int64, copy=False) if array.dtype.kind in "iu" else array
+        found.update(np.ascontiguousarray(numbers).tobytes())
+    return found.hexdigest()

@@ -13,21 +13,17 @@ from annealfit.errors import InvalidInputError
 from annealfit.rows.base import Chunk, Rows, Term, add_up, spread_positions
 from annealfit.rows.in_memory import InMemoryRows
 from annealfit.rows.tables import (
-    CHUNK_BYTES,
     Selection,
     TableChunk,
-    bytes_of_a_row,
     check_table,
     chunk_bounds,
     is_out_of_core,
+    keep_memory,
     read_slice,
     reading_lock,
+    rows_at_once,
 )
 from annealfit.threads import in_order
-
-# The sums of a chunk are as large as the weights, and adding them to the others' costs what a few rows do: so chunks
-# have so many rows, unless these are very wide.
-FEWEST_ROWS, MOST_BYTES = 512, 32 * 2**20
 
 
 def rows_of(
@@ -36,22 +32,6 @@ def rows_of(
     """Rows in memory, or read in slices: as the features are."""
     kind = ChunkedRows if is_out_of_core(features) else InMemoryRows
     return kind(features, labels, n_classes, weights)
-
-
-def _usual_rows(features: Any, n_classes: int) -> int:
-    """Rows of a chunk; the most that is worked out about one are outputs along three directions."""
-    row = bytes_of_a_row(features, 3 * n_classes)
-    return max(CHUNK_BYTES // row, min(FEWEST_ROWS, MOST_BYTES // row), 1)
-
-
-def _keep_memory() -> None:
-    """Let what is worked out about a chunk be put where the last chunk's was.
-
-    The C library (glibc) hands free memory back to the system where it is more than twice the largest piece that was
-    ever freed, and new pages for every chunk take a third of a line search's time. So a larger piece is asked for, and
-    freed, once per pass: not being written to, it costs nothing.
-    """
-    np.empty(4 * CHUNK_BYTES, np.uint8)
 
 
 class ChunkedRows(Rows):
@@ -80,7 +60,7 @@ class ChunkedRows(Rows):
         check_table(features)
         self._features, self._labels, self._weights = features, labels, weights
         self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
-        self._bounds = chunk_bounds(features, n_classes, chunk_rows or _usual_rows(features, n_classes))
+        self._bounds = chunk_bounds(features, n_classes, chunk_rows or rows_at_once(features, n_classes))
         self._lock = reading_lock(features)
 
     def chunks(self) -> Iterable[Chunk]:
@@ -89,7 +69,7 @@ class ChunkedRows(Rows):
 
     def sum(self, term: Term) -> tuple[Any, ...]:
         """The sums over all chunks, added up in their order."""
-        _keep_memory()
+        keep_memory()
         return add_up(in_order(lambda bounds: term(self._chunk(bounds)), self._bounds))
 
     def sample(self, count: int) -> Rows:

@@ -1,4 +1,4 @@
-"""Rows in memory, dense or sparse: one chunk that is always at hand."""
+"""Rows in memory, dense or sparse: always at hand, mostly in one chunk."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.rows import products
-from annealfit.rows.base import Chunk, Rows, dense_column_sums
-from annealfit.rows.tables import TableChunk
+from annealfit.rows.base import Chunk, Rows, Term, add_up, dense_column_sums, digest_of
+from annealfit.rows.tables import TableChunk, keep_memory
+from annealfit.threads import in_order
 
+MANY_ROWS = 2**17  # from so many on they are several chunks, in several threads; before, sums take no time
 MANY_FEATURES = 100  # from so many on rows stay as they are: a copy with a column of ones takes as long as a product
 
 
@@ -33,32 +35,53 @@ class InMemoryRows(Rows):
         from scipy.sparse import issparse  # here: what only names rows does not wait for SciPy
 
         if issparse(features):
-            self._chunk: Chunk = SparseChunk(features, labels, weights)
-        elif features.shape[1] < MANY_FEATURES:
-            self._chunk = DenseChunk(features, labels, weights)
+            self._chunks: list[Chunk] = [SparseChunk(features, labels, weights)]
         else:
-            features = np.ascontiguousarray(features, dtype=np.float64)
-            self._chunk = TableChunk(features, labels, weights)
-        self._features = features
+            features = np.asarray(features, dtype=np.float64)
+            self._chunks = _dense_chunks(features, labels, n_classes, weights)
+        self._features, self._labels, self._weights = features, labels, weights
         self._samples: dict[int, Rows] = {}
         self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
 
     def chunks(self) -> Iterable[Chunk]:
-        """The one chunk there is."""
-        return (self._chunk,)
+        """The rows in their order; mostly one chunk of all of them."""
+        return self._chunks
+
+    def sum(self, term: Term) -> tuple[Any, ...]:
+        """The sums over all chunks, added up in their order, worked out in as many threads as there are processors."""
+        if len(self._chunks) == 1:
+            return term(self._chunks[0])
+        keep_memory()
+        return add_up(in_order(term, self._chunks))
 
     def sample(self, count: int) -> Rows:
         """Rows drawn at random, in their order."""
-        total = len(self._chunk.labels)
+        total = len(self._labels)
         if total <= count:
             return self
         if count not in self._samples:
             chosen = np.sort(np.random.default_rng(0).choice(total, count, replace=False))
-            weights = None if self._chunk.weights is None else self._chunk.weights[chosen]
-            self._samples[count] = InMemoryRows(
-                self._features[chosen], self._chunk.labels[chosen], self.n_classes, weights
-            )
+            weights = None if self._weights is None else self._weights[chosen]
+            self._samples[count] = InMemoryRows(self._features[chosen], self._labels[chosen], self.n_classes, weights)
         return self._samples[count]
+
+    def digest(self) -> str:
+        """A digest of all features, then all labels, then all weights: that of one chunk, however many there are."""
+        weights = () if self._weights is None else (self._weights,)
+        features = [array for chunk in self._chunks for array in chunk.content()]
+        return digest_of([*features, self._labels, *weights])
+
+
+def _dense_chunks(
+    features: NDArray[np.float64], labels: NDArray[np.intp], n_classes: int, weights: NDArray[np.float64] | None
+) -> list[Chunk]:
+    if features.shape[1] >= MANY_FEATURES:
+        whole = TableChunk(np.ascontiguousarray(features), labels, weights)
+        return [whole] if len(labels) < MANY_ROWS else [*whole.parts(n_classes)]
+    if len(labels) < MANY_ROWS:
+        return [DenseChunk(features, labels, weights)]
+    parts = TableChunk(features, labels, weights).parts(n_classes)
+    return [DenseChunk(part.features, part.labels, part.weights) for part in parts]
 
 
 class DenseChunk(Chunk):

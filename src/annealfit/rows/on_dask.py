@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from annealfit.errors import InvalidInputError, require
 from annealfit.rows.base import Chunk, Rows, Term, add_up, spread_positions
 from annealfit.rows.in_memory import InMemoryRows
-from annealfit.rows.tables import TableChunk, check_table, read_slice
+from annealfit.rows.tables import TableChunk, check_table, keep_memory, read_slice
 from annealfit.threads import blas_threads
 
 _SUMMED_AT_ONCE = 8  # partial sums; so they are added in the same order, whoever works them out
@@ -122,7 +122,7 @@ class DaskRows(Rows):
         """The term is sent to the chunks, and what it finds is added up on the way back, always in the same order."""
         apply, add = (self._dask.delayed(function, pure=False) for function in (_applied, add_up))
         sent = self._dask.delayed(term, traverse=False, pure=False)
-        found = [apply(sent, piece) for piece in self._pieces]
+        found = [apply(sent, piece, self.n_classes) for piece in self._pieces]
         while len(found) > 1:
             found = [add(found[first : first + _SUMMED_AT_ONCE]) for first in range(0, len(found), _SUMMED_AT_ONCE)]
         (total,) = self._dask.compute(found[0])
@@ -225,9 +225,10 @@ class _FirstLook:
         return chunk.class_weights(self.n_classes), wrong
 
 
-def _applied(term: Term, chunk: TableChunk) -> tuple[Any, ...]:
+def _applied(term: Term, chunk: TableChunk, n_classes: int) -> tuple[Any, ...]:
+    keep_memory()
     with blas_threads(0):  # the chunks are what is done in parallel
-        return term(chunk)
+        return add_up(map(term, chunk.parts(n_classes)))
 
 
 def _picked(chunk: TableChunk, positions: NDArray[np.intp]) -> TableChunk:

@@ -20,6 +20,9 @@ from annealfit.rows.base import Chunk, dense_column_sums
 
 # Features of a chunk: small enough to stay in a processor's cache between the two products of a pass.
 CHUNK_BYTES = 4 * 2**20
+# The sums of a chunk are as large as the weights, and adding them to the others' costs what a few rows do: so chunks
+# have so many rows, unless these are very wide.
+FEWEST_ROWS, MOST_BYTES = 512, 32 * 2**20
 _IN_MEMORY_KINDS = ("iloc", "__dataframe__", "__dask_graph__")  # data frames and Dask's collections have their own ways
 
 
@@ -69,6 +72,22 @@ def bytes_of_a_row(table: Any, n_outputs: int) -> int:
     """Of its features, or of its outputs if these are more, in the precision they are worked with."""
     itemsize = 4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8
     return itemsize * max(table.shape[1], n_outputs)
+
+
+def rows_at_once(table: Any, n_classes: int) -> int:
+    """Rows of a chunk; the most that is worked out about one are outputs along three directions."""
+    row = bytes_of_a_row(table, 3 * n_classes)
+    return max(CHUNK_BYTES // row, min(FEWEST_ROWS, MOST_BYTES // row), 1)
+
+
+def keep_memory() -> None:
+    """Let what is worked out about a chunk be put where the last chunk's was.
+
+    The C library (glibc) hands free memory back to the system where it is more than twice the largest piece that was
+    ever freed, and new pages for every chunk take a third of a line search's time. So a larger piece is asked for, and
+    freed, once per pass: not being written to, it costs nothing.
+    """
+    np.empty(4 * CHUNK_BYTES, np.uint8)
 
 
 def read_slice(table: Any, first: int, last: int) -> NDArray[Any]:
@@ -181,6 +200,15 @@ class TableChunk(Chunk):
         self.features, self.labels, self.weights = features, labels, weights
         if products.are_ours(features, n_outputs=2):
             products.compile_for(features.dtype)
+
+    def parts(self, n_classes: int) -> list[TableChunk]:
+        """The same rows, few enough at a time for what is worked out about them to stay in the cache."""
+        bounds = chunk_bounds(self.features, n_classes, rows_at_once(self.features, n_classes))
+        parts = (slice(*each) for each in bounds)
+        weights = self.weights
+        return [
+            TableChunk(self.features[own], self.labels[own], None if weights is None else weights[own]) for own in parts
+        ]
 
     def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """`WᵀXᵀ`, (O, n), in the rows' precision."""

@@ -56,7 +56,7 @@ class Checkpoint:
         rows = cast(Sequence[dict[str, Any]], history)
         columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
         texts = {name: column for name, column in columns.items() if isinstance(column[0], str)}
-        tensors = {} if state.remembered is None else {"remembered": state.remembered}
+        tensors = {} if state.remembered is None else {"remembered": np.asarray(state.remembered)}
         for name, column in columns.items():
             if name not in texts:
                 tensors[_COLUMN + name] = np.array([np.nan if value is None else value for value in column])
@@ -123,7 +123,9 @@ def _store_part(part: PartState) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     if part.last is not None:
         found["last_ranges"] = part.last.ranges
     if part.previous is not None:
-        found |= {"previous_weights": part.previous.weights, "previous_remembered": part.previous.remembered}
+        found["previous_weights"] = part.previous.weights
+        if part.previous.remembered is not None:
+            found["previous_remembered"] = np.asarray(part.previous.remembered)
     numbers = {"bits": part.bits, "last_rating": None if part.last is None else part.last.rating}
     if part.anchor is not None:
         found["anchor"], numbers["anchor_measure"] = part.anchor.weights, part.anchor.measure

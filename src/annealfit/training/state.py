@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.arrays import SideBySide
 from annealfit.objectives import ONLY
 
 
@@ -35,7 +36,7 @@ class Previous:
     """The point that the last applied step started from."""
 
     weights: NDArray[np.float64]
-    remembered: NDArray[np.float64] | None = None
+    remembered: NDArray[np.float64] | SideBySide | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ class TrainingState:
     parts: Mapping[str, PartState]  # of an objective that is trained in turns; else there is one, `ONLY`
     part: str = ONLY  # that had its turn last; before the first iteration, the one that is next
     best: Best | None = None  # where there are validation data
-    remembered: NDArray[np.float64] | None = None  # by the point, beyond its weights
+    remembered: NDArray[np.float64] | SideBySide | None = None  # by the point, beyond its weights
 
     @property
     def own(self) -> PartState:
