@@ -103,6 +103,8 @@ def read_docstring(app: object, what: str, name: str, thing: object, options: ob
         as_it_is = in_doctest or (what == "module" and line.startswith("    "))
         if not as_it_is and not re.fullmatch(r"\s*[-=]+\s*", line):
             lines[place] = _plain(line)
+    if what in ("attribute", "data", "property"):
+        lines[:0] = ["..", ""]  # a comment: else napoleon takes what is before a colon in the first line for a type
 
 
 def skip_requests(app: object, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:

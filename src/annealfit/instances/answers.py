@@ -35,8 +35,9 @@ def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
     """The reads of a file, by instance in the order of their first appearance.
 
     CSV: `name,bits` per line, the bits as one word (`0110…`) or one per column; a header `instance,bits` may stand
-    above, and lines that begin with `#` are passed over. JSON: a list of `{"instance": name, "bits": "0110…" or
-    [0, 1, …]}`, or an object `{name: [bits, …]}`. npz: an array (reads, variables) under each name.
+    above, and lines that begin with `#` are passed over. JSON: a list of objects that have an `instance` and its
+    `bits`, as one word or as a list, or one object that has a list of `bits` under each name. npz: an array
+    (reads, variables) under each name.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _READERS:
