@@ -26,7 +26,7 @@ _TEXT, _TALLEST = 0.2, 0.7
 def draw_convergence(records: Sequence[Record], title: str) -> Any:
     """Training accuracy and loss against iterations, loss against time; a method without iterations is a level.
 
-    Dotted: the same on validation data, where there are any.
+    Dotted: the same on validation data, where there are any; their loss has the training's penalty too.
     """
     figure = make_figure(figsize=(11, 3.6))
     figure.suptitle(shown_plainly(title))
@@ -61,9 +61,10 @@ def _draw_course(axes: Any, record: Record, colour: str, columns: tuple[str, str
     places = np.maximum(record.history[across], 1e-4)  # a logarithmic axis has no zero
     axes.plot(places, record.history[column], color=colour, linewidth=1.5, label=name)
     if validation in record.history:
-        axes.plot(
-            places, record.history[validation], color=colour, linewidth=1.2, linestyle=":", label=f"{name}, validation"
-        )
+        values = np.array(record.history[validation])
+        if column == "loss":
+            values += np.subtract(record.history["loss"], record.history["cross_entropy"])
+        axes.plot(places, values, color=colour, linewidth=1.2, linestyle=":", label=f"{name}, validation")
 
 
 def draw_predictions(records: Sequence[Record], n_samples: int = 10) -> Any:
