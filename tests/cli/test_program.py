@@ -1,5 +1,7 @@
 """What becomes of errors that are not ours: one sentence, also where there is hardly room for one."""
 
+import sys
+
 import pytest
 
 from annealfit.cli import program
@@ -22,6 +24,29 @@ def of_llvmlite():
     return error
 
 
+def of_an_interrupted_archive():
+    """What zipfile says when Ctrl-C meets it in the middle of a member."""
+    try:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ValueError("Can't close the ZIP file while there is an open writing handle on it.")
+    except ValueError as error:
+        return error
+
+
+def of_an_interrupted_import():
+    error = RuntimeError("Error calling __set_name__ on 'cached_property'")
+    error.__cause__ = KeyboardInterrupt()
+    return error
+
+
+@pytest.mark.parametrize("error", [of_an_interrupted_archive(), of_an_interrupted_import()])
+def test_an_error_that_comes_of_an_interrupt_is_an_interrupt(monkeypatch, capfd, error):
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    assert end_of(monkeypatch, capfd, error) == (130, "Interrupted.\n")
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -35,6 +60,7 @@ def of_llvmlite():
     ],
 )
 def test_errors_of_the_system_are_one_sentence(monkeypatch, capfd, error, words):
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     code, said = end_of(monkeypatch, capfd, error)
     assert code == (130 if isinstance(error, KeyboardInterrupt) else 2)
     assert words in said

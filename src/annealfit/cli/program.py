@@ -29,8 +29,14 @@ def main() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _interrupt)
     try:
-        app(standalone_mode=True)
+        try:
+            app(standalone_mode=True)
+        except Exception as error:
+            if _comes_of_an_interrupt(error):
+                raise KeyboardInterrupt from error
+            raise
     except KeyboardInterrupt:
+        sys.unraisablehook = lambda _: None  # files that were being written may complain when they are let go
         errors.print("Interrupted.")
         sys.exit(130)
     except (AnnealfitError, ValueError) as error:
@@ -54,6 +60,13 @@ _LIBRARIES = "where memory is limited (ulimit -v) allow about 1 GB, else install
 def _interrupt(number: int, frame: object) -> None:
     signal.signal(number, signal.SIG_DFL)  # a second one ends at once
     raise KeyboardInterrupt
+
+
+def _comes_of_an_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind the error: a library that is interrupted may raise one of its own over it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _fail(message: str) -> None:
