@@ -22,7 +22,7 @@ TESTS = (
     *("tests/samplers", "tests/training", "tests/test_classifier.py", "tests/test_cli.py", "tests/test_export.py"),
     *("tests/test_exported.py", "tests/test_image_classifier.py"),
 )
-TEST_TOOLS = ("pytest", "pytest-xdist", "hypothesis", "h5py", "selenium", "axe-core-python")
+TEST_TOOLS = ("pytest", "pytest-xdist", "autograd", "hypothesis", "h5py", "selenium", "axe-core-python")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+(?:\[[a-z,]+\])?)>=([0-9][^,;]*)(?:,.*)?")
 
 

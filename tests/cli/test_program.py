@@ -1,6 +1,7 @@
 """What becomes of errors that are not ours: one sentence, also where there is hardly room for one."""
 
 import sys
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ def end_of(monkeypatch, capfd, error):
 
     monkeypatch.setattr(program, "app", fail)
     monkeypatch.setattr(program.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     with pytest.raises(SystemExit) as ended:
         program.main()
     return ended.value.code, capfd.readouterr().err
@@ -43,7 +45,6 @@ def of_an_interrupted_import():
 
 @pytest.mark.parametrize("error", [of_an_interrupted_archive(), of_an_interrupted_import()])
 def test_an_error_that_comes_of_an_interrupt_is_an_interrupt(monkeypatch, capfd, error):
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     assert end_of(monkeypatch, capfd, error) == (130, "Interrupted.\n")
 
 
@@ -60,11 +61,31 @@ def test_an_error_that_comes_of_an_interrupt_is_an_interrupt(monkeypatch, capfd,
     ],
 )
 def test_errors_of_the_system_are_one_sentence(monkeypatch, capfd, error, words):
-    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     code, said = end_of(monkeypatch, capfd, error)
     assert code == (130 if isinstance(error, KeyboardInterrupt) else 2)
     assert words in said
     assert "Traceback" not in said
+
+
+def test_an_interrupt_that_meets_a_destructor_is_not_lost(monkeypatch, capfd):
+    """Python prints and forgets what a destructor raises."""
+
+    class Interrupted:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def run(**_):
+        Interrupted()
+        time.sleep(30)
+        raise AssertionError("nobody was interrupted")
+
+    monkeypatch.setattr(program, "app", run)
+    monkeypatch.setattr(program.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 130
+    assert capfd.readouterr().err == "Interrupted.\n"
 
 
 def test_a_sentence_needs_no_colours(monkeypatch, capfd):

@@ -87,8 +87,11 @@ class Program:
                 os.kill(process, signal.SIGKILL)
         return left
 
-    def has_traceback(self) -> bool:
-        return "Traceback (most recent call last)" in self.output.read_text(errors="replace")
+    def traceback(self) -> str:
+        """What the program said from its first traceback on, and a little before; nothing if there is none."""
+        said = self.output.read_text(errors="replace")
+        place = said.find("Traceback (most recent call last)")
+        return said[max(place - 200, 0) :][:1200] if place >= 0 else ""
 
 
 def warm_up() -> None:
@@ -194,8 +197,8 @@ def _judge(tally: Tally, chain: Chain, program: Program, folder: Path, status: i
     problem = None
     if status is None:
         problem = "hangs", f"did not end: {text}"
-    elif program.has_traceback() and status != -signal.SIGKILL:
-        problem = "raw", text
+    elif program.traceback() and status != -signal.SIGKILL:
+        problem = "raw", program.traceback()
     elif status not in (*_QUIET_EXITS, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
         problem = "crashes", f"exit status {status}: {text}"
     elif not killed and status != 0:

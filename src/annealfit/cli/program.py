@@ -6,6 +6,8 @@ import inspect
 import os
 import signal
 import sys
+import threading
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -28,6 +30,7 @@ def main() -> None:
     for name in ("SIGTERM", "SIGHUP"):  # asked to end, by a batch system say: as with Ctrl-C, what was learnt is kept
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _interrupt)
+    sys.unraisablehook = _hand_on_interrupt
     try:
         try:
             app(standalone_mode=True)
@@ -60,6 +63,18 @@ _LIBRARIES = "where memory is limited (ulimit -v) allow about 1 GB, else install
 def _interrupt(number: int, frame: object) -> None:
     signal.signal(number, signal.SIG_DFL)  # a second one ends at once
     raise KeyboardInterrupt
+
+
+def _hand_on_interrupt(lost: sys.UnraisableHookArgs) -> None:
+    """Ctrl-C that meets a destructor is printed by Python, and forgotten; here it is raised again a moment later."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        again = partial(os.kill, os.getpid()) if os.name == "posix" else signal.raise_signal
+        threading.Timer(_MOMENT, again, (signal.SIGINT,)).start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
+_MOMENT = 0.02  # seconds: the destructor is over by then
 
 
 def _comes_of_an_interrupt(error: BaseException | None) -> bool:
