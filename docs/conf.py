@@ -21,6 +21,7 @@ myst_enable_extensions = ["attrs_inline"]
 suppress_warnings = ["ref.python"]  # words of a parameter's type are words, not names to link to
 exclude_patterns = ["conf.py"]
 nitpicky = False
+smartquotes = False  # they make a dash of the two hyphens of an option
 
 autodoc_typehints = "none"  # docstrings have the shapes, which say more
 autodoc_member_order = "bysource"

@@ -47,7 +47,7 @@ def numbers(folder: Path, seed: int, share: float) -> Iterator[Tally]:
     process_attacks.warm_up()
     yield number_attacks.attack_bounds(seed, round(share * 2000))
     yield number_attacks.attack_threads(seed, max(1, round(share * 30)))
-    yield number_attacks.attack_trainings(seed, share * 0.5)
+    yield number_attacks.attack_trainings(seed, share)
 
 
 def samplers(folder: Path, seed: int, share: float) -> Iterator[Tally]:
