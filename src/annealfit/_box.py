@@ -7,6 +7,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 
+@njit(nogil=True)
+def cut_block(
+    entries: NDArray[np.float64], edges: NDArray[np.intp], block: int
+) -> tuple[int, int, NDArray[np.float64]]:
+    """Where a block's parameters begin and end, and its matrix (see `Metric.packed`)."""
+    first, last = edges[block, 0], edges[block + 1, 0]
+    return first, last, entries[edges[block, 1] : edges[block + 1, 1]].reshape((last - first, last - first))
+
+
 @njit(cache=True, nogil=True)
 def minimise(
     entries: NDArray[np.float64],
@@ -23,13 +32,9 @@ def minimise(
     bounds (P,).
     """
     values, bounds = starts.copy(), np.zeros(len(gradients))
-    begin = 0
     for block in range(len(edges) - 1):
-        own = slice(edges[block], edges[block + 1])
-        size = own.stop - own.start
-        curvature = entries[begin : begin + size * size].reshape((size, size))
-        begin += size * size
-        bounds += _minimise_block(curvature, gradients, values, own, radii, max_sweeps, relative_gap)
+        first, last, curvature = cut_block(entries, edges, block)
+        bounds += _minimise_block(curvature, gradients, values, slice(first, last), radii, max_sweeps, relative_gap)
     return values, bounds
 
 
@@ -93,14 +98,12 @@ def _minimise_block(
 def multiply(entries: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """`Gv` for every row of values (P, D), with the blocks of `Metric.packed`."""
     products = np.zeros_like(values)
-    begin = 0
     for block in range(len(edges) - 1):
-        first, last = edges[block], edges[block + 1]
-        for j in range(first, last):
-            row = entries[begin : begin + last - first]
-            begin += last - first
+        first, last, matrix = cut_block(entries, edges, block)
+        for j in range(last - first):
+            row = matrix[j]
             for p in range(len(values)):
-                factor, product = values[p, j], products[p, first:last]
-                for i in range(last - first):
+                factor, product = values[p, first + j], products[p, first:last]
+                for i in range(len(row)):
                     product[i] += factor * row[i]
     return products

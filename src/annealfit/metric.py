@@ -57,8 +57,11 @@ class Metric:
 
     @property
     def packed(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """The entries of all blocks' matrices in one line, and the edges between the blocks: for compiled code."""
-        return self.matrix.reshape(-1), np.array([0, self.size])
+        """The entries of all blocks' matrices in one line, and where blocks end (B + 1, 2): for compiled code.
+
+        Edges are positions among the parameters, and among the entries.
+        """
+        return self.matrix.reshape(-1), np.array([[0, 0], [self.size, self.size**2]])
 
     @cached_property
     def diagonal(self) -> NDArray[np.float64]:
@@ -197,9 +200,10 @@ class BlockMetric(Metric):
 
     @cached_property
     def packed(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """The entries of all blocks' matrices in one line, and the edges between the blocks."""
+        """The entries of all blocks' matrices in one line, and where blocks end, among parameters and entries."""
         entries = np.concatenate([metric.matrix.ravel() for _, metric in self.blocks])
-        return read_only(entries), np.array([0, *(block.stop for block, _ in self.blocks)])
+        ends = np.cumsum([[metric.size, metric.size**2] for _, metric in self.blocks], axis=0)
+        return read_only(entries), np.concatenate([[[0, 0]], ends])
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:

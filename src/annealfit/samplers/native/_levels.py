@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
+from annealfit._box import cut_block
 from annealfit.samplers.native._kernel import splitmix
 from annealfit.samplers.native.chains import TIE
 
@@ -39,14 +40,10 @@ def anneal_levels(entries, edges, spacings, top, betas, levels, fields, seeds, c
     int64, fields h (L, D) and the number of draws so far (L,) uint64 are overwritten. Lanes do not influence each
     other.
     """
-    begin = 0
     for block in range(len(edges) - 1):
-        first, last = edges[block], edges[block + 1]
-        size = last - first
-        curvature = entries[begin : begin + size * size].reshape((size, size))
-        begin += size * size
+        first, last, curvature = cut_block(entries, edges, block)
         for sweep in range(len(betas)):
-            for j in range(size):
+            for j in range(len(curvature)):
                 stiffness, row = curvature[j, j], curvature[j]
                 for lane in range(len(levels)):
                     field = fields[lane, first:last]
@@ -63,24 +60,20 @@ def anneal_levels(entries, edges, spacings, top, betas, levels, fields, seeds, c
                     if chosen != level:
                         levels[lane, first + j] = chosen
                         change = (chosen - level) * spacing
-                        for i in range(size):
+                        for i in range(len(row)):
                             field[i] += change * row[i]
 
 
 @njit(nogil=True, cache=True)
 def polish_levels(entries, edges, spacings, top, levels, fields, with_pairs):
     """Descend until no move of one parameter lowers the energy, nor one of two by a level each, if `with_pairs`."""
-    begin = 0
     for block in range(len(edges) - 1):
-        first, last = edges[block], edges[block + 1]
-        size = last - first
-        curvature = entries[begin : begin + size * size].reshape((size, size))
-        begin += size * size
+        first, last, curvature = cut_block(entries, edges, block)
         for lane in range(len(levels)):
             level, field, spacing = levels[lane, first:last], fields[lane, first:last], spacings[lane]
             for _ in range(MOST_PASSES):
                 improved = False
-                for j in range(size):
+                for j in range(len(curvature)):
                     improved |= _settle(curvature, spacing, top, level, field, j)
                     if with_pairs:
                         for i in range(j):
