@@ -264,11 +264,11 @@ def test_a_line_search_of_very_many_rows_asks_some_of_them(monkeypatch):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_very_many_rows_in_memory_are_several_chunks(n_features, weighted, monkeypatch, tmp_path):
     """The training is that of one chunk up to rounding; a checkpoint of one goes on in the other."""
-    X, y = table(n_rows=3000, n_features=n_features)
+    X, y = table(n_rows=2000, n_features=n_features)
     weights = np.random.default_rng(1).random(len(y)) if weighted else None
     one = InMemoryRows(X, y, 3, weights)
     whole = AnnealedClassifier(random_state=0).fit(X, y, sample_weight=weights)
-    monkeypatch.setattr("annealfit.rows.in_memory.MANY_ROWS", 3000)
+    monkeypatch.setattr("annealfit.rows.in_memory.MANY_ROWS", 2000)
     monkeypatch.setattr("annealfit.rows.tables.CHUNK_BYTES", 2**16)
     many = InMemoryRows(X, y, 3, weights)
     assert len(list(one.chunks())) == 1 < len(list(many.chunks()))

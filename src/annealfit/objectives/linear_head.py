@@ -15,11 +15,12 @@ from annealfit.errors import InvalidInputError
 from annealfit.memory import free_memory
 from annealfit.objectives.base import Span, group_starts
 from annealfit.objectives.certificate import loss_lower_bound
+from annealfit.objectives.head_span import HeadSpan
 from annealfit.objectives.links import link_of
+from annealfit.objectives.witness import bound_of_witness
 from annealfit.rows import Chunk, Rows, rows_of
 from annealfit.threads import blas_threads, threads_for_large_product
 
-_ROWS_FOR_SPREAD = 2048
 _ROWS_FOR_BENDS = 2**20  # of rows that pass by: a line search tells a step's length, not whether it is taken
 _MATRICES = 4  # Gram matrix, curvature, its inverse, and what is worked out on the way
 
@@ -113,12 +114,11 @@ class LinearHead:
         """How many rows there are, and means (d,) of features' magnitudes: what rounding can do to sums over rows."""
         return self._columns[0], self._columns[1][2]
 
-    @cached_property
+    @property
     def feature_spread(self) -> float:
-        """The root mean square distance of a feature from its mean: a unit, so a sample of the rows will do."""
-        sample = LinearHead(self.rows.sample(_ROWS_FOR_SPREAD), self.regularization)
+        """The root mean square distance of a feature from its mean: a unit."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # rows of no weight, or of huge numbers
-            means, squares = sample.feature_means, sample.feature_squares
+            means, squares = self.feature_means, self.feature_squares
             spread = float(np.sqrt(np.maximum(squares - means**2, 0.0).mean()))
             is_known = spread > 1e-6 * np.sqrt(squares.max(initial=0.0)) and np.isfinite(spread)
         return spread if is_known else 1.0
@@ -217,11 +217,26 @@ class HeadPoint:
         # ‖∇f‖²/(2λ) bounds the distance where the biases are at their best. It is at hand, so it is asked first;
         # the certificate, which needs another look at the data, has the last word.
         estimate = float((self.gradients[:, :-1] ** 2).sum()) / (2 * self.head.regularization)
-        return estimate <= gap and self.loss - self.lower_bound() <= gap
+        return estimate <= gap and self.exact.loss - self.exact.lower_bound() <= gap
+
+    def is_proven_within(self, gap: float) -> bool:
+        """The same after a longer look, which is worth it now and then: see `annealfit.objectives.witness`."""
+        exact = self.exact
+        exact._lower_bound = max(exact.lower_bound(), bound_of_witness(exact, gap))
+        return exact.loss - exact.lower_bound() <= gap
 
     def lower_bound(self) -> float:
         """What no weights can get below."""
-        return loss_lower_bound(self)
+        if self._lower_bound is None:
+            self._lower_bound = loss_lower_bound(self)
+        return self._lower_bound
+
+    _lower_bound: float | None = None  # the best that is known
+
+    @cached_property
+    def exact(self) -> HeadPoint:
+        """The point, worked out from its weights, where it was reached by steps that are rounded."""
+        return self.head.point(self.weights) if self.head.rows.rounds_steps and self._came_with_outputs else self
 
     def probabilities(self, chunk: Chunk) -> Array:
         """The link's probabilities (outputs, n) of a chunk of rows."""
@@ -258,41 +273,3 @@ class HeadPoint:
         probabilities = self.probabilities(chunk)
         spreads = chunk.weighted(probabilities * (1 - probabilities))
         return (np.stack([chunk.gram(spread) for spread in spreads]),)
-
-
-class HeadSpan:
-    """The heads around a point: multiples of an update, and of the step that led to the point."""
-
-    def __init__(self, point: HeadPoint, updates: Array, previous: HeadPoint | None) -> None:
-        self.point, self.previous = point, previous
-        steps = [] if previous is None else [(point.weights - previous.weights).T]
-        self.directions = np.stack([updates, *steps])
-        self._changes: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
-
-    def bends(self) -> Array:
-        """The mean over rows of the outputs' covariances along the directions, and the penalty's curvature."""
-        (found,) = self.point.head.rows.mean(self._bends)
-        return self.point.head.with_penalty(found, self.directions)
-
-    def at(self, multiples: Array) -> HeadPoint:
-        """The head there; the outputs of chunks whose changes are at hand follow without a product."""
-        point = self.point
-        weights = point.weights + np.einsum("ac,acj->jc", multiples, self.directions)
-        known = {
-            chunk: point.outputs(chunk) + np.einsum("ac,acn->cn", multiples, changes)
-            for chunk, changes in self._changes.items()
-        }
-        return point.head.point(weights, known)
-
-    def changes(self, chunk: Chunk) -> Array:
-        """How the outputs of a chunk change along each direction, (m, outputs, n)."""
-        if chunk not in self._changes:
-            found = [chunk.project(self.directions[0].T)]
-            if self.previous is not None:
-                found.append(self.point.outputs(chunk) - self.previous.outputs(chunk))
-            self._changes[chunk] = np.stack(found)
-        return self._changes[chunk]
-
-    def _bends(self, chunk: Chunk) -> tuple[Array]:
-        probabilities = self.point.probabilities(chunk)
-        return (self.point.head.link.bends(probabilities, self.changes(chunk), chunk.weights),)

@@ -4,6 +4,7 @@ A BLAS first copies what it multiplies into an order of its own. With hundreds o
 the copy takes as long as the product.
 """
 
+import numpy as np
 from numba import njit
 
 OUTPUTS_AT_ONCE = 5
@@ -40,3 +41,17 @@ def project_rows(features, weights, outputs):
             outputs[first + 3, row], outputs[first + 4, row] = x3, x4
             outputs[first, other], outputs[first + 1, other], outputs[first + 2, other] = y0, y1, y2
             outputs[first + 3, other], outputs[first + 4, other] = y3, y4
+
+
+@njit(nogil=True, cache=True)
+def copy_from_centre(features, centre, copy):
+    """The features (n, d) less the centre (d,), in `copy`, which is overwritten; returns the farthest of each (d,)."""
+    farthest = np.zeros(len(centre))
+    for row in range(len(features)):
+        x, y = features[row], copy[row]
+        for j in range(len(centre)):
+            distance = x[j] - centre[j]
+            y[j] = distance
+            size = abs(distance)
+            farthest[j] = farthest[j] if farthest[j] >= size else size  # what is not a number is farthest
+    return farthest

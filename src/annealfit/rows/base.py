@@ -35,6 +35,10 @@ class Chunk(ABC):
     def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """`WᵀXᵀ`: the outputs (O, n) of weights (D, O)."""
 
+    def step(self, updates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How outputs change with updates (D, O) of the weights, (O, n): `project`, or nearly."""
+        return self.project(updates)
+
     @abstractmethod
     def moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`VX`: sums (O, D) of the rows, multiplied by values (O, n)."""
@@ -133,6 +137,7 @@ class Rows(ABC):
     # Whether what is worked out for a chunk may be kept until the next pass. Where not, a point is worked out in as
     # few passes as can be, by terms that know no more than the weights.
     keeps_chunks: bool = True
+    rounds_steps: bool = False  # whether `Chunk.step` is less exact than `Chunk.project`
     is_checked: bool = False  # whether sizes and labels were looked at when the rows were made
 
     @property

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from annealfit.rows import products
 from annealfit.rows.base import Chunk, Rows, Term, add_up, dense_column_sums, digest_of
+from annealfit.rows.in_single import CopiedChunk, are_worth_a_copy
 from annealfit.rows.tables import TableChunk, keep_memory
 from annealfit.threads import in_order
 
@@ -39,6 +40,7 @@ class InMemoryRows(Rows):
         else:
             features = np.asarray(features, dtype=np.float64)
             self._chunks = _dense_chunks(features, labels, n_classes, weights)
+        self.rounds_steps = isinstance(self._chunks[0], CopiedChunk)
         self._features, self._labels, self._weights = features, labels, weights
         self._samples: dict[int, Rows] = {}
         self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
@@ -76,7 +78,8 @@ def _dense_chunks(
     features: NDArray[np.float64], labels: NDArray[np.intp], n_classes: int, weights: NDArray[np.float64] | None
 ) -> list[Chunk]:
     if features.shape[1] >= MANY_FEATURES:
-        whole = TableChunk(np.ascontiguousarray(features), labels, weights)
+        kind = CopiedChunk if are_worth_a_copy(features) else TableChunk
+        whole = kind(np.ascontiguousarray(features), labels, weights)
         return [whole] if len(labels) < MANY_ROWS else [*whole.parts(n_classes)]
     if len(labels) < MANY_ROWS:
         return [DenseChunk(features, labels, weights)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,13 +201,13 @@ class TableChunk(Chunk):
         if products.are_ours(features, n_outputs=2):
             products.compile_for(features.dtype)
 
-    def parts(self, n_classes: int) -> list[TableChunk]:
+    def parts(self, n_classes: int) -> list[Self]:
         """The same rows, few enough at a time for what is worked out about them to stay in the cache."""
         bounds = chunk_bounds(self.features, n_classes, rows_at_once(self.features, n_classes))
         parts = (slice(*each) for each in bounds)
         weights = self.weights
         return [
-            TableChunk(self.features[own], self.labels[own], None if weights is None else weights[own]) for own in parts
+            type(self)(self.features[own], self.labels[own], None if weights is None else weights[own]) for own in parts
         ]
 
     def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -229,8 +229,7 @@ class TableChunk(Chunk):
 
     def _moments(self, values: NDArray[np.float64], factors: NDArray[Any]) -> NDArray[np.float64]:
         found = np.empty((len(values), self.features.shape[1] + 1))
-        # A product with a vector is another one, several times as fast as that with a matrix of one row.
-        found[:, :-1] = factors[0] @ self.features if len(factors) == 1 else factors @ self.features
+        found[:, :-1] = products.moments(self.features, factors)
         found[:, -1] = values.sum(axis=1)
         return found
 

@@ -1,0 +1,52 @@
+"""Where a line search looks: around a point of a linear head, along an update and along the step before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from annealfit.arrays import Array
+from annealfit.rows import Chunk
+
+if TYPE_CHECKING:
+    from annealfit.objectives.linear_head import HeadPoint
+
+
+class HeadSpan:
+    """The heads around a point: multiples of an update, and of the step that led to the point."""
+
+    def __init__(self, point: HeadPoint, updates: Array, previous: HeadPoint | None) -> None:
+        self.point, self.previous = point, previous
+        steps = [] if previous is None else [(point.weights - previous.weights).T]
+        self.directions = np.stack([updates, *steps])
+        self._changes: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
+
+    def bends(self) -> Array:
+        """The mean over rows of the outputs' covariances along the directions, and the penalty's curvature."""
+        (found,) = self.point.head.rows.mean(self._bends)
+        return self.point.head.with_penalty(found, self.directions)
+
+    def at(self, multiples: Array) -> HeadPoint:
+        """The head there; the outputs of chunks whose changes are at hand follow without a product."""
+        point = self.point
+        weights = point.weights + np.einsum("ac,acj->jc", multiples, self.directions)
+        known = {
+            chunk: point.outputs(chunk) + np.einsum("ac,acn->cn", multiples, changes)
+            for chunk, changes in self._changes.items()
+        }
+        return point.head.point(weights, known)
+
+    def changes(self, chunk: Chunk) -> Array:
+        """How the outputs of a chunk change along each direction, (m, outputs, n)."""
+        if chunk not in self._changes:
+            found = [chunk.step(self.directions[0].T)]
+            if self.previous is not None:
+                found.append(self.point.outputs(chunk) - self.previous.outputs(chunk))
+            self._changes[chunk] = np.stack(found)
+        return self._changes[chunk]
+
+    def _bends(self, chunk: Chunk) -> tuple[Array]:
+        probabilities = self.point.probabilities(chunk)
+        return (self.point.head.link.bends(probabilities, self.changes(chunk), chunk.weights),)

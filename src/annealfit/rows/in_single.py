@@ -1,0 +1,106 @@
+"""Rows in memory with a copy in single precision, for what a training asks again and again.
+
+An iteration reads all rows twice: for its gradient, and for where its update leads. Both are right to seven digits
+in single precision, in half the time; an update that is a little off is made good by the next. Outputs are added up
+in double precision. What is reported in the end, the loss and its certificate, is worked out in double precision from
+the rows as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit.rows import products
+from annealfit.rows.tables import TableChunk
+
+# By measurement (`python -m benchmarks.products`): fewer are in the processor's cache; of more a copy is much memory.
+ENTRIES = range(2**18, 2**28)
+_SAFE = 1e-15, 1e15  # distances from the centre whose squares can be added up in single precision
+_ROWS_FOR_CENTRE = 256
+
+
+def are_worth_a_copy(features: NDArray[Any]) -> bool:
+    """Whether products with so many features are quicker from a copy in single precision."""
+    return features.dtype == np.float64 and features.size in ENTRIES
+
+
+class CopiedChunk(TableChunk):
+    """Rows in double precision, whose moments and steps are worked out from a copy in single precision.
+
+    The copy is measured from a centre: features far from zero keep the digits by which rows differ.
+    """
+
+    @cached_property
+    def _copy(self) -> tuple[NDArray[np.float32], NDArray[np.float64]] | None:
+        """The features (n, d) from the centre (d,), and the centre; None for numbers that need the wider range."""
+        from annealfit.rows import _products  # numba takes a moment to load
+
+        every = -(-len(self.features) // _ROWS_FOR_CENTRE)
+        with np.errstate(over="ignore", invalid="ignore"):  # of huge features, which then stay as they are
+            centre = self.features[::every].mean(axis=0)
+        copy = np.empty(self.features.shape, np.float32)
+        farthest = _products.copy_from_centre(self.features, centre, copy)
+        is_constant = farthest <= _ROWS_FOR_CENTRE * np.finfo(float).eps * np.abs(centre)  # up to the mean's rounding
+        if not (is_constant | ((_SAFE[0] <= farthest) & (farthest <= _SAFE[1]))).all():
+            return None
+        products.compile_for(copy.dtype)
+        return copy, centre
+
+    def step(self, updates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`UᵀXᵀ`, (O, n), right to seven digits."""
+        if self._copy is None:
+            return self.project(updates)
+        copy, centre = self._copy
+        factors, unit = _in_single(updates[:-1].T)
+        outputs = products.project(copy, factors) * unit
+        outputs += (updates[-1] + centre @ updates[:-1])[:, None]
+        return outputs
+
+    def moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`VX`, (O, D), right to seven digits."""
+        if self._copy is None:
+            return super().moments(values)
+        copy, centre = self._copy
+        factors, unit = _in_single(values)
+        found = np.empty((len(values), len(centre) + 1))
+        found[:, -1] = values.sum(axis=1)
+        found[:, :-1] = products.moments(copy, factors)
+        found[:, :-1] *= unit
+        found[:, :-1] += found[:, -1:] * centre
+        return found
+
+    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+        """Right to six digits, and as convex as in double precision."""
+        if self._copy is None:
+            return super().block_grams(values, blocks)
+        copy, centre = self._copy
+        factors, unit = _in_single(values)
+        grams = []
+        for block, found in zip(blocks, products.block_grams(copy, factors, blocks), strict=True):
+            gram = unit * found.astype(np.float64)
+            gram[np.diag_indices(len(gram))] *= 1 + _LIFT
+            grams.append(_moved(gram, centre[block]))
+        return grams
+
+
+_LIFT = 1e-5  # of a Gram matrix's diagonal: more than rounding takes from its smallest eigenvalue
+
+
+def _in_single(values: NDArray[np.float64]) -> tuple[NDArray[np.float32], np.float64]:
+    """Values in a unit in which the largest is 1, and the unit."""
+    unit = np.abs(values).max(initial=0.0) or np.float64(1.0)
+    return (values / unit).astype(np.float32), unit
+
+
+def _moved(gram: NDArray[np.float64], centre: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Gram matrix of features and a 1, from that of the features measured from a centre."""
+    moved, sums, count = gram.copy(), gram[-1, :-1], gram[-1, -1]
+    across = np.outer(sums, centre)
+    moved[:-1, :-1] += across + across.T + count * np.outer(centre, centre)
+    moved[-1, :-1] = moved[:-1, -1] = sums + count * centre
+    return moved
