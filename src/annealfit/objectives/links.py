@@ -50,6 +50,9 @@ class Link(Protocol):
         group of outputs, has a multiple of its own.
         """
 
+    def bent(self, probabilities: Array, changes: Array) -> Array:
+        """How the derivatives (outputs, n) of each row's loss change with changes (outputs, n) of the outputs."""
+
     @property
     def groups(self) -> int:
         """Groups of outputs that share multiples; as many as outputs, unless these are very many."""
@@ -161,6 +164,12 @@ class Softmax:
         found[:, own, :, own] += squares
         return found.reshape(count * groups, count * groups)
 
+    def bent(self, probabilities: Array, changes: Array) -> Array:
+        """`π(z − πᵀz)`."""
+        shares = probabilities * changes
+        shares -= probabilities * shares.sum(axis=0)
+        return shares
+
     def _grouped(self, probabilities: Array, changes: Array, weights: Array | None) -> tuple[Array, Array]:
         """The sums over each group of its outputs' shares (m, groups, n), and of their squares (groups, m, m).
 
@@ -223,6 +232,10 @@ class Logistic:
         """`π(1 − π)` times the products of the changes."""
         flat = changes[:, 0]
         return (flat * _weighed(probabilities * (1 - probabilities), weights)) @ flat.T
+
+    def bent(self, probabilities: Array, changes: Array) -> Array:
+        """`π(1 − π)z`."""
+        return probabilities * (1 - probabilities) * changes
 
     @property
     def groups(self) -> int:

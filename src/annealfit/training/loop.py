@@ -131,7 +131,7 @@ class Trainer:
         reason = stopping.before_resuming(state, rows)
         try:
             while reason is None:
-                reason = stopping.before_iteration(state.iteration, point)
+                reason = stopping.before_iteration(state.iteration, point, rows)
                 if reason is not None:
                     break
                 part = self.turns.turn(state.iteration)
@@ -160,7 +160,8 @@ class Trainer:
                 _save(checkpoint, state, rows)
         if reason == "sampler" and not any(row["solved"] for row in rows):
             raise SamplerError(f"no problem was solved in {len(rows)} iterations; {rows[-1]['failures']}")
-        return TrainingResult(state, self._at(state), rows, reason)
+        point = self._at(state)
+        return TrainingResult(state, getattr(point, "exact", point), rows, reason)
 
     def _at(self, state: TrainingState) -> Point:
         """The point of the state's weights; asked twice for the same ones it looks once."""

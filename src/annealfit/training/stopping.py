@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,18 @@ from annealfit.training.state import TrainingState
 # A device that answers nothing for so many iterations, each with the sampler's own retries, is not coming back soon.
 UNSOLVED_ITERATIONS = 5
 PLATEAU = 1e-9  # a smaller relative gain than this in `patience` iterations is none
+
+
+OFTEN = 1.2  # from one longer look for a certificate to the next, iterations grow by this factor
+
+
+def _is_now_and_then(iteration: int) -> bool:
+    """Whether it is one of a growing series: so all longer looks together are no more than a share of the training.
+
+    >>> [iteration for iteration in range(2, 40) if _is_now_and_then(iteration)]
+    [2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 19, 23, 27, 32, 39]
+    """
+    return int(math.log(iteration, OFTEN)) > int(math.log(iteration - 1, OFTEN)) if iteration > 1 else False
 
 
 @dataclass(frozen=True)
@@ -28,13 +41,22 @@ class Stopping:
     time_limit: float | None = None
     on_validation: bool = False
 
-    def before_iteration(self, iteration: int, point: Point) -> str | None:
+    def before_iteration(self, iteration: int, point: Point, history: Sequence[HistoryRow]) -> str | None:
         """The reason not to begin another iteration after `iteration` of them, if there is one."""
         if iteration >= self.max_iter:
             return "max_iter"
-        if iteration > 0 and self.tol > 0 and point.is_within(self.tol * point.loss):
+        if iteration > 0 and self.tol > 0 and self._has_arrived(point, history):
             return "tolerance"
         return None
+
+    def _has_arrived(self, point: Point, history: Sequence[HistoryRow]) -> bool:
+        """Whether the tolerance is certified: at a glance, or now and then, where the loss hardly falls, at length."""
+        gap = self.tol * point.loss
+        if point.is_within(gap):
+            return True
+        look_closer = getattr(point, "is_proven_within", None)
+        hardly_falls = -history[-1]["loss_change"] <= 0.25 * gap
+        return look_closer is not None and hardly_falls and _is_now_and_then(len(history)) and look_closer(gap)
 
     def after_iteration(self, state: TrainingState, history: Sequence[HistoryRow]) -> str | None:
         """The reason to stop after the history's last row, if there is one."""

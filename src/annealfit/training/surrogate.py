@@ -19,7 +19,7 @@ from annealfit.training.state import Anchor
 # A curvature of anybody's: asked once for an objective, it answers for every point. Arrays will do for metrics.
 AnyCurvature = Callable[[Any], Callable[[Any], Sequence[Metric | Pullable | ArrayLike]]]
 
-LASTS = 3.0  # metrics serve until what the curvature measures a point by has changed by this factor
+LASTS = 2.0  # metrics serve until what the curvature measures a point by has changed by this factor
 
 
 def _is_about(measured: float, then: float) -> bool:

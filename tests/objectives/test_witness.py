@@ -1,0 +1,75 @@
+"""A witness's bound is below the optimum, whatever the problem; and tight where a point's own is not."""
+
+import numpy as np
+import pytest
+
+from annealfit import AnnealedClassifier
+from annealfit.baselines import solve_logistic
+from annealfit.objectives import LinearHead
+from annealfit.objectives.witness import bound_of_witness
+from annealfit.rows import ChunkedRows
+
+
+def correlated(seed, n_classes, n_rows=300, n_features=20):
+    """Features of which a few directions are hundreds of times as long as the others."""
+    generator = np.random.default_rng(seed)
+    lengths = 10.0 ** generator.uniform(-1, 1.5, n_features)
+    mixing = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
+    X = generator.standard_normal((n_rows, n_features)) * lengths @ mixing
+    logits = 0.5 * X @ (mixing.T / lengths) @ generator.standard_normal((n_features, n_classes))
+    return X + 3, (logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_bound_is_above_the_optimum_and_near_it_bounds_are_tight(seed, n_classes):
+    X, y = correlated(seed, n_classes)
+    head = LinearHead.of_arrays(X, y, n_classes, 1e-3)
+    best = head.at(solve_logistic(X, y, 1e-3).weights)
+    generator = np.random.default_rng(seed)
+    tight = 0
+    for noise in (1e-4, 1e-3, 1e-2, 0.1, 1.0):
+        point = head.at(best.weights + noise * generator.standard_normal(best.weights.shape))
+        for gap in (1e-4, 1e-2, 1.0):
+            bound = bound_of_witness(point, gap * point.loss)
+            assert bound <= best.loss * (1 + 1e-9)  # to what the optimum itself is known to
+            own = point.loss - point.lower_bound()
+            tight += bound > -np.inf and point.loss - bound < 0.5 * own
+    assert tight > 0
+
+
+def test_a_point_that_is_far_has_no_witness():
+    X, y = correlated(0, 3)
+    point = LinearHead.of_arrays(X, y, 3, 1e-3).at(np.zeros((21, 3)))
+    assert bound_of_witness(point, 1e-4 * point.loss) == -np.inf
+    assert not point.is_proven_within(1e-4 * point.loss)
+
+
+def test_without_a_penalty_there_is_no_bound():
+    X, y = correlated(0, 3)
+    point = LinearHead.of_arrays(X, y, 3, 0.0).at(np.zeros((21, 3)))
+    assert bound_of_witness(point, 1.0) == -np.inf
+
+
+def test_rows_that_pass_by_have_the_same_witness():
+    X, y = correlated(1, 3)
+    weights = solve_logistic(X, y, 1e-3).weights + 1e-3
+    kept, passing = (
+        LinearHead(rows, 1e-3).at(weights)
+        for rows in (LinearHead.of_arrays(X, y, 3, 1e-3).rows, ChunkedRows(X, y, 3, chunk_rows=64))
+    )
+    bounds = [bound_of_witness(point, 1e-3 * point.loss) for point in (kept, passing)]
+    assert bounds[0] > -np.inf
+    np.testing.assert_allclose(bounds[0], bounds[1], rtol=1e-9)
+
+
+def test_a_fit_of_correlated_features_ends_by_its_tolerance_long_before_its_own_certificate_says_so():
+    X, y = correlated(2, 4, n_rows=1000, n_features=40)
+    fitted = AnnealedClassifier(random_state=0).fit(X, y)
+    assert fitted.stop_reason_ == "tolerance"
+    head = LinearHead.of_arrays(X, y, 4, fitted.regularization)
+    best = head.at(solve_logistic(X, y, fitted.regularization).weights).loss
+    loss = fitted.history_[-1]["loss"]
+    assert loss - best <= fitted.optimality_gap_ + 1e-9 <= fitted.tol * loss + 1e-9
+    point = head.at(np.vstack([fitted.coef_.T, fitted.intercept_]))
+    assert point.loss - point.lower_bound() > 3 * fitted.tol * loss
