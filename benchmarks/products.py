@@ -1,4 +1,4 @@
-"""Few outputs of rows, by our compiled code and by NumPy's BLAS: `python -m benchmarks.products`.
+"""Few outputs of rows, by our compiled code and by NumPy's BLAS, and from a copy: `python -m benchmarks.products`.
 
 Processor milliseconds of one thread, the least of many, both in turns.
 """
@@ -9,7 +9,8 @@ from benchmarks.timing import print_table
 
 import numpy as np
 
-from annealfit.rows import products
+from annealfit.rows import TableChunk, products
+from annealfit.rows.in_single import CopiedChunk
 
 ROWS = 5000
 
@@ -38,6 +39,21 @@ def compared(n_features, n_outputs, dtype, turns):
     return [name, f"{ours:.2f}", f"{theirs:.2f}", f"{ours / theirs:.2f}×"]
 
 
+def from_a_copy(n_rows, n_features, turns, n_outputs=10):
+    """A row of the table: a step and its gradient from rows in double precision, and from a copy in single."""
+    generator = np.random.default_rng(0)
+    features, labels = generator.normal(size=(n_rows, n_features)), np.zeros(n_rows, dtype=np.intp)
+    updates = generator.normal(size=(n_features + 1, n_outputs))
+    values = generator.normal(size=(n_outputs, n_rows))
+    copied, as_they_are = CopiedChunk(features, labels), TableChunk(features, labels)
+    copied.step(updates)  # makes the copy
+    quick, exact = least_milliseconds(
+        *(lambda chunk=chunk: (chunk.step(updates), chunk.moments(values)) for chunk in (copied, as_they_are)),
+        turns=turns,
+    )
+    return [f"{n_rows} rows, d = {n_features}", f"{quick:.2f}", f"{exact:.2f}", f"{quick / exact:.2f}×"]
+
+
 def run(*, quick):
     sizes = (100, 512) if quick else (100, 128, 512, 2048)
     outputs = (10,) if quick else (3, 5, 10, 15)
@@ -50,6 +66,12 @@ def run(*, quick):
             for size in sizes
             for count in outputs
         ],
+    )
+    shapes = [(2000, 128), (5000, 512)] if quick else [(1000, 128), (2000, 128), (5000, 128), (5000, 512), (5000, 2000)]
+    print_table(
+        "A step and a gradient of ten outputs",
+        ["rows", "from a copy in single precision ms", "as they are ms", "ratio"],
+        [from_a_copy(*shape, turns=10 if quick else 30) for shape in shapes],
     )
 
 

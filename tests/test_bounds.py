@@ -57,7 +57,7 @@ def test_flat_directions_are_bounded_too():
 def test_late_in_a_training_the_tight_bound_is_nearer(digits_features):
     taken = []
     sampler = Watching(taken)
-    AnnealedClassifier(max_iter=21, sampler=sampler, random_state=5).fit(*digits_features)
+    AnnealedClassifier(max_iter=21, tol=0, sampler=sampler, random_state=5).fit(*digits_features)
     late = taken[-1]
     quick, tight = lower_bounds(late).sum(), lower_bounds(late, tight=True).sum()
     continuous = sum(problem.energy_of_update(box_minimum(problem)) for problem in late)

@@ -63,9 +63,9 @@ def seed_of(random_state: Any) -> int:
     >>> seed_of(42)
     42
     """
+    if isinstance(random_state, Integral) and 0 <= int(random_state) < 2**32:
+        return int(random_state)
     from sklearn.utils import check_random_state  # here: it takes longer to import than all the rest
 
     generator = check_random_state(random_state)  # refuses what is not a random state
-    if isinstance(random_state, Integral):
-        return int(random_state)
     return int(generator.randint(np.iinfo(np.int32).max))

@@ -110,6 +110,8 @@ def _change_of_biases(found: Array, products: Array, missing: Array) -> Array:
 
 def _tilted(distribution: Array, tilt: Array) -> Array:
     """A distribution (C, n) over the classes with other biases; rows that it leaves nothing of are even."""
+    if (tilt == 1).all():
+        return distribution
     odds = distribution * tilt[:, None]
     total = odds.sum(axis=0)
     return np.where(total > 0, odds / np.where(total > 0, total, 1.0), 1 / len(odds))

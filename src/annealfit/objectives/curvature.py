@@ -5,7 +5,7 @@ iteration's problems: one metric of D×D for all outputs, one for each, or one o
 once. A metric that does not depend on the point is made once and returned every time.
 
 A function that has a `measure` besides, a number for every point, is asked again only when that number has changed
-threefold: until then the metrics of the point that it was asked for last are good enough.
+twofold: until then the metrics of the point that it was asked for last are good enough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEWEST_ROWS, FEWEST_FOR_BLOCKS = 2048, 1024  # and at least so many in all
 class Local:
     """The mean over outputs of the loss's Hessian, `Xᵀ diag(ω) X/N + Λ`, `ω` the mean of `π(1 − π)`; not a bound.
 
-    All outputs share it, and it is worked out again when the cross-entropy has changed threefold, from a sample where
+    All outputs share it, and it is worked out again when the cross-entropy has changed twofold, from a sample where
     there are many rows. With many features it has blocks along the diagonal only: each a problem that fits into a
     processor's cache, or onto a chip. What is left out is left to the acceptance rule, which looks at the loss.
 

@@ -41,10 +41,12 @@ class HeadSpan:
     def changes(self, chunk: Chunk) -> Array:
         """How the outputs of a chunk change along each direction, (m, outputs, n)."""
         if chunk not in self._changes:
-            found = [chunk.step(self.directions[0].T)]
+            first = chunk.step(self.directions[0].T)
+            found = np.empty((len(self.directions), *first.shape), first.dtype)
+            found[0] = first
             if self.previous is not None:
-                found.append(self.point.outputs(chunk) - self.previous.outputs(chunk))
-            self._changes[chunk] = np.stack(found)
+                np.subtract(self.point.outputs(chunk), self.previous.outputs(chunk), out=found[1])
+            self._changes[chunk] = found
         return self._changes[chunk]
 
     def _bends(self, chunk: Chunk) -> tuple[Array]:

@@ -221,9 +221,11 @@ class HeadPoint:
 
     def is_proven_within(self, gap: float) -> bool:
         """The same after a longer look, which is worth it now and then: see `annealfit.objectives.witness`."""
-        exact = self.exact
-        exact._lower_bound = max(exact.lower_bound(), bound_of_witness(exact, gap))
-        return exact.loss - exact.lower_bound() <= gap
+        bound = bound_of_witness(self, gap)
+        if bound == -np.inf or self.exact.loss - bound > gap:
+            return False
+        self.exact._lower_bound = bound
+        return True
 
     def lower_bound(self) -> float:
         """What no weights can get below."""

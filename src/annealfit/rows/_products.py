@@ -55,3 +55,16 @@ def copy_from_centre(features, centre, copy):
             size = abs(distance)
             farthest[j] = farthest[j] if farthest[j] >= size else size  # what is not a number is farthest
     return farthest
+
+
+@njit(nogil=True, cache=True)
+def add_columns(features, weights, totals):
+    """Add to totals (3, d) the weighted sums over rows of features (n, d), of their squares and of their magnitudes."""
+    sums, squares, magnitudes = totals[0], totals[1], totals[2]
+    for row in range(len(features)):
+        x, weight = features[row], weights[row]
+        for j in range(len(x)):
+            weighed = weight * x[j]
+            sums[j] += weighed
+            squares[j] += weighed * x[j]
+            magnitudes[j] += abs(weighed)

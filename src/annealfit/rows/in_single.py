@@ -51,13 +51,22 @@ class CopiedChunk(TableChunk):
         products.compile_for(copy.dtype)
         return copy, centre
 
+    def column_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Of the rows as they are, in one look."""
+        from annealfit.rows import _products
+
+        totals = np.zeros((3, self.features.shape[1]))
+        _products.add_columns(self.features, self.weighted(np.ones(len(self.labels))), totals)
+        sums, squares, magnitudes = np.column_stack([totals, np.full(3, self.total_weight)])
+        return sums, squares, magnitudes
+
     def step(self, updates: NDArray[np.float64]) -> NDArray[np.float64]:
         """`UᵀXᵀ`, (O, n), right to seven digits."""
         if self._copy is None:
             return self.project(updates)
         copy, centre = self._copy
         factors, unit = _in_single(updates[:-1].T)
-        outputs = products.project(copy, factors) * unit
+        outputs = np.multiply(products.project(copy, factors), unit, dtype=np.float64)
         outputs += (updates[-1] + centre @ updates[:-1])[:, None]
         return outputs
 
@@ -69,8 +78,7 @@ class CopiedChunk(TableChunk):
         factors, unit = _in_single(values)
         found = np.empty((len(values), len(centre) + 1))
         found[:, -1] = values.sum(axis=1)
-        found[:, :-1] = products.moments(copy, factors)
-        found[:, :-1] *= unit
+        np.multiply(products.moments(copy, factors), unit, out=found[:, :-1], dtype=np.float64)
         found[:, :-1] += found[:, -1:] * centre
         return found
 
@@ -88,13 +96,16 @@ class CopiedChunk(TableChunk):
         return grams
 
 
+_ORDINARY = 1e-9, 1e9  # the largest of values that are what they are in single precision
 _LIFT = 1e-5  # of a Gram matrix's diagonal: more than rounding takes from its smallest eigenvalue
 
 
 def _in_single(values: NDArray[np.float64]) -> tuple[NDArray[np.float32], np.float64]:
-    """Values in a unit in which the largest is 1, and the unit."""
-    unit = np.abs(values).max(initial=0.0) or np.float64(1.0)
-    return (values / unit).astype(np.float32), unit
+    """Values in a unit in which single precision can hold them, and the unit."""
+    largest = max(values.max(initial=0.0), -values.min(initial=0.0))
+    if largest == 0 or _ORDINARY[0] < largest < _ORDINARY[1]:
+        return values.astype(np.float32), np.float64(1.0)
+    return (values / largest).astype(np.float32), largest
 
 
 def _moved(gram: NDArray[np.float64], centre: NDArray[np.float64]) -> NDArray[np.float64]:

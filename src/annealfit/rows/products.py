@@ -46,7 +46,10 @@ def project(features: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
         rows = slice(*bounds)
         _products.project_rows(features[rows], padded, outputs[:, rows])
 
-    count = min(_PARTS, len(features)) if outputs.size * features.shape[1] >= WORTH_THREADS else 1
+    if outputs.size * features.shape[1] < WORTH_THREADS:
+        part((0, len(features)))
+        return outputs[: len(weights)]
+    count = min(_PARTS, len(features))
     for _ in in_order(part, list(pairwise((np.arange(count + 1) * len(features) // count).tolist()))):
         pass
     return outputs[: len(weights)]
@@ -59,7 +62,7 @@ def moments(features: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     [[6.0]]
     """
     # A product with a vector is another one, several times as fast as that with a matrix of one row.
-    return values[0] @ features if len(values) == 1 else values @ features
+    return (values[0] @ features)[None] if len(values) == 1 else values @ features
 
 
 def block_grams(features: NDArray[Any], values: NDArray[Any], blocks: Sequence[slice]) -> list[NDArray[Any]]:

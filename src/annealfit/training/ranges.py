@@ -12,7 +12,7 @@ from annealfit.training.outcome import Outcome
 GROWTH, SHRINKAGE = 1.3, 0.5
 FIRST_RANGE = 0.1
 # By bits; more bits as 5. From 3 on about what a uniform quantiser of normal values wants.
-FIRST_MULTIPLES = {1: 0.3, 2: 1.2, 3: 1.7, 4: 2.5, 5: 2.9}
+FIRST_MULTIPLES = {1: 0.3, 2: 1.2, 3: 2.05, 4: 2.5, 5: 2.9}
 CLIMB, MULTIPLES = 1.3, (0.02, 4.0)
 SMALLEST, LARGEST = 1e-12, 1e6  # far beyond what training reaches; keeps arithmetic finite
 

@@ -171,10 +171,12 @@ class Step:
         """So many that a certificate takes about a tenth of an iteration, which looks at all rows three times.
 
         A sweep costs D² multiplications per problem. Where there are few rows for many parameters the bound is looser.
+        A sampler may have started from a minimum over the box already; a few sweeps from the Newton step are enough.
         """
+        if problems.relaxations:
+            return int(max(sweeps for sweeps, _ in problems.relaxations))
         affordable = 0.1 * 3 * self.turns.multiplications / (len(problems) * problems.n_parameters**2)
-        known = max((sweeps for sweeps, _ in problems.relaxations), default=1)  # a sampler may have started from one
-        return int(np.clip(affordable, known, MOST_SWEEPS))
+        return int(np.clip(affordable, 1, MOST_SWEEPS))
 
     def _validated(self, state: TrainingState, row: HistoryRow) -> TrainingState:
         """The state with the best weights so far; the figures on the validation data are written into the row."""

@@ -157,7 +157,7 @@ class Workers:
     def __init__(self, num_threads: int | None, n_blocks: int) -> None:
         if num_threads is not None:
             check_number("num_threads", num_threads, Integral, minimum=1)
-        count = min(num_threads or processors(), n_blocks)
+        count = min(num_threads or processors(), n_blocks) if n_blocks > 1 else 1
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def __enter__(self) -> Workers:
