@@ -15,6 +15,7 @@ UNSOLVED_ITERATIONS = 5
 PLATEAU = 1e-9  # a smaller relative gain than this in `patience` iterations is none
 
 
+HARDLY = 0.25  # of the gap: where the loss falls by more at an iteration, it has not arrived
 OFTEN = 1.2  # from one longer look for a certificate to the next, iterations grow by this factor
 
 
@@ -43,20 +44,20 @@ class Stopping:
 
     def before_iteration(self, iteration: int, point: Point, history: Sequence[HistoryRow]) -> str | None:
         """The reason not to begin another iteration after `iteration` of them, if there is one."""
-        if iteration >= self.max_iter:
-            return "max_iter"
-        if iteration > 0 and self.tol > 0 and self._has_arrived(point, history):
+        is_last = iteration >= self.max_iter
+        if iteration > 0 and self.tol > 0 and self._has_arrived(point, history, is_last=is_last):
             return "tolerance"
-        return None
+        return "max_iter" if is_last else None
 
-    def _has_arrived(self, point: Point, history: Sequence[HistoryRow]) -> bool:
-        """Whether the tolerance is certified: at a glance, or now and then, where the loss hardly falls, at length."""
+    def _has_arrived(self, point: Point, history: Sequence[HistoryRow], *, is_last: bool) -> bool:
+        """Whether the tolerance is certified: at a glance; or now and then, where the loss hardly falls, at length."""
         gap = self.tol * point.loss
         if point.is_within(gap):
             return True
         look_closer = getattr(point, "is_proven_within", None)
-        hardly_falls = -history[-1]["loss_change"] <= 0.25 * gap
-        return look_closer is not None and hardly_falls and _is_now_and_then(len(history)) and look_closer(gap)
+        if look_closer is None or -history[-1]["loss_change"] > HARDLY * gap:
+            return False
+        return (is_last or _is_now_and_then(len(history))) and bool(look_closer(gap))
 
     def after_iteration(self, state: TrainingState, history: Sequence[HistoryRow]) -> str | None:
         """The reason to stop after the history's last row, if there is one."""
