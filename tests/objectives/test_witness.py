@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
-from annealfit import AnnealedClassifier
+from annealfit import AnnealedClassifier, AnnealedConvNet
 from annealfit.baselines import solve_logistic
 from annealfit.objectives import LinearHead
 from annealfit.objectives.witness import bound_of_witness
@@ -73,3 +74,24 @@ def test_a_fit_of_correlated_features_ends_by_its_tolerance_long_before_its_own_
     assert loss - best <= fitted.optimality_gap_ + 1e-9 <= fitted.tol * loss + 1e-9
     point = head.at(np.vstack([fitted.coef_.T, fitted.intercept_]))
     assert point.loss - point.lower_bound() > 3 * fitted.tol * loss
+
+
+def test_rows_in_single_precision_have_a_loss_in_double(tmp_path):
+    """Far from zero, seven digits of an output are few: the gap must not be what they hide."""
+    X, y = correlated(3, 3, n_rows=400, n_features=30)
+    shifted = (X / 10 + 3000).astype(np.float32)
+    np.save(tmp_path / "rows.npy", shifted)
+    fitted = AnnealedClassifier(regularization=1e-2, random_state=0).fit(np.load(tmp_path / "rows.npy", "r"), y)
+    features = shifted.astype(np.float64)
+    head = LinearHead.of_arrays(features, y, 3, 1e-2)
+    centred = features - features.mean(axis=0)
+    best = LinearHead.of_arrays(centred, y, 3, 1e-2).at(solve_logistic(centred, y, 1e-2).weights).loss
+    true = head.at(np.vstack([fitted.coef_.T, fitted.intercept_])).loss - best
+    assert fitted.optimality_gap_ >= true - 1e-9
+
+
+def test_the_head_of_a_network_proves_nothing_about_its_filters():
+    X, y = load_digits(return_X_y=True)
+    net = AnnealedConvNet(max_iter=12, regularization=1e-3, tol=1e-2, random_state=0).fit(X[:200] / 16, y[:200])
+    assert net.stop_reason_ == "max_iter"
+    assert {row["layer"] for row in net.history_} == {"head", "conv1"}

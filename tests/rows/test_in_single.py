@@ -1,5 +1,11 @@
 """Rows in memory with a copy in single precision: quicker, and what is reported is as exact as without."""
 
+import gc
+import os
+import subprocess
+import sys
+import weakref
+
 import numpy as np
 import pytest
 
@@ -77,20 +83,38 @@ def test_features_beyond_single_precision_stay_in_double(scale):
     np.testing.assert_array_equal(*(chunk.block_grams(ones, [slice(0, D)])[0] for chunk in (ours, exact)))
 
 
-def test_a_constant_feature_is_no_reason_for_double_precision():
+@pytest.mark.parametrize("constant", [0.1, 1.1e60])
+def test_a_constant_feature_is_no_reason_for_double_precision(constant):
     X = features()
-    X[:, 3] = 0.1
+    X[:, 3] = constant
     ours, exact = both(X)
     assert ours._copy is not None
     values = np.random.default_rng(8).standard_normal((OUTPUTS, N))
-    np.testing.assert_allclose(ours.moments(values), exact.moments(values), atol=1e-4)
+    np.testing.assert_allclose(ours.moments(values), exact.moments(values), atol=1e-4, rtol=1e-6)
+
+
+def test_an_outlier_costs_no_other_row_its_digits():
+    X = features()
+    X[0, 5] = 1e9  # where a mean of some rows would be far from all of them
+    ours, exact = both(X)
+    updates = np.zeros((D + 1, OUTPUTS))
+    updates[5] = 1.0
+    np.testing.assert_allclose(ours.step(updates)[:, 1:], exact.project(updates)[:, 1:], atol=1e-5)
+
+
+def test_heavy_rows_of_large_features_do_not_overflow():
+    X = np.random.default_rng(9).standard_normal((3000, 130)) * 1e11
+    chunk = CopiedChunk(X, np.zeros(3000, dtype=np.intp))
+    grams = chunk.block_grams(np.full(3000, 9e8), [slice(0, 130)])
+    assert chunk._copy is not None
+    assert np.isfinite(grams[0]).all()
 
 
 def test_rows_that_are_few_or_in_single_precision_are_not_copied():
     labels = np.zeros(N, dtype=np.intp)
     few = InMemoryRows(features()[:100], labels[:100], 2)
-    assert not few.rounds_steps
-    assert InMemoryRows(features(), labels, 2).rounds_steps
+    assert not few.is_rounded
+    assert InMemoryRows(features(), labels, 2).is_rounded
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
@@ -120,3 +144,46 @@ def test_a_resumed_training_is_the_same_to_the_last_bit(tmp_path):
     straight = AnnealedClassifier(random_state=0, max_iter=9, tol=0).fit(X, y)
     np.testing.assert_array_equal(resumed.coef_, straight.coef_)
     assert resumed.optimality_gap_ == straight.optimality_gap_
+
+
+@pytest.mark.parametrize("shape", [(60, 5), (N, D)])
+def test_nothing_of_the_rows_stays_behind(shape):
+    """Without the help of the collector of cycles: rows may be much of the memory."""
+    X = features()[: shape[0], : shape[1]].copy()
+    y, rows = labelled(X), weakref.ref(X)
+    gc.collect()
+    gc.disable()
+    try:
+        fitted = AnnealedClassifier(max_iter=5, random_state=0).fit(X, y)
+        del X
+        assert rows() is None
+    finally:
+        gc.enable()
+    assert fitted.n_iter_ == 5
+
+
+SAME = """
+import hashlib
+import numpy as np
+from annealfit import AnnealedClassifier
+generator = np.random.default_rng(0)
+for n_rows, n_features, n_classes in ((6000, 250, 3), (40000, 300, 20)):
+    X = generator.standard_normal((n_rows, n_features))
+    y = (X[:, :n_classes] + generator.gumbel(size=(n_rows, n_classes))).argmax(axis=1)
+    fitted = AnnealedClassifier(max_iter=3, tol=0, random_state=0).fit(X, y)
+    print(hashlib.sha256(fitted.coef_.tobytes()).hexdigest())
+"""
+
+
+def test_threads_do_not_change_a_bit():
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", SAME],
+            env={**os.environ, "OMP_NUM_THREADS": str(count), "OPENBLAS_NUM_THREADS": str(count)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for count in (1, 2)
+    }
+    assert len(found) == 1

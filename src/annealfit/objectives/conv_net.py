@@ -205,6 +205,10 @@ class NetworkHeadPoint(HeadPoint):
         """Never: other filters may always do better, and nothing is known about them."""
         return False
 
+    def is_proven_within(self, gap: float) -> bool:
+        """Never, as above."""
+        return False
+
     def lower_bound(self) -> float:
         """None is known."""
         return -np.inf

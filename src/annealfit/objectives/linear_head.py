@@ -235,10 +235,16 @@ class HeadPoint:
 
     _lower_bound: float | None = None  # the best that is known
 
-    @cached_property
+    @property
     def exact(self) -> HeadPoint:
-        """The point, worked out from its weights, where it was reached by steps that are rounded."""
-        return self.head.point(self.weights) if self.head.rows.rounds_steps and self._came_with_outputs else self
+        """The point in double precision, worked out from its weights, where what it knows is rounded."""
+        if not (self.head.rows.is_rounded and self._came_with_outputs):
+            return self
+        if self._exact is None:
+            self._exact = self.head.point(self.weights)
+        return self._exact
+
+    _exact: HeadPoint | None = None  # never the point itself, which would keep all rows alive
 
     def probabilities(self, chunk: Chunk) -> Array:
         """The link's probabilities (outputs, n) of a chunk of rows."""

@@ -24,10 +24,12 @@ class LossAndSlopes:
 
     link: Link
     weights: Array  # (D, outputs)
+    is_exact: bool = False  # whether outputs are in double precision whatever that of the rows is
 
     def __call__(self, chunk: Chunk) -> tuple[float, float, Array]:
         """Of a chunk."""
-        probabilities, losses, right = self.link.evaluate(chunk.project(self.weights), chunk.labels)
+        project = chunk.exact_project if self.is_exact else chunk.project
+        probabilities, losses, right = self.link.evaluate(project(self.weights), chunk.labels)
         residuals = self.link.residuals(probabilities, chunk.labels, overwrite=True)
         slopes = chunk.moments(chunk.weighted(residuals))
         return chunk.weighted(losses).sum(dtype=np.float64), chunk.weighted(right).sum(dtype=np.float64), slopes
@@ -79,8 +81,9 @@ class Distributions:
 class PassingPoint(HeadPoint):
     """A head at some weights, of rows that are not kept: its loss and its gradient are found in one pass."""
 
-    def __init__(self, head: LinearHead, weights: Array) -> None:
-        cross_entropy, accuracy, slopes = head.rows.mean(LossAndSlopes(head.link, weights))
+    def __init__(self, head: LinearHead, weights: Array, *, is_exact: bool = False) -> None:
+        cross_entropy, accuracy, slopes = head.rows.mean(LossAndSlopes(head.link, weights, is_exact))
+        self._is_exact = is_exact or not head.rows.is_rounded
         self._set(head, weights, cross_entropy, accuracy)
         self.gradients = slopes + weights.T * head.ridge
 
@@ -91,6 +94,15 @@ class PassingPoint(HeadPoint):
     def remembered(self) -> None:
         """Nothing: the weights say it all."""
         return None
+
+    @property
+    def exact(self) -> HeadPoint:
+        """The point in double precision, by another pass, where the rows are in single."""
+        if self._is_exact:
+            return self
+        if self._exact is None:
+            self._exact = PassingPoint(self.head, self.weights, is_exact=True)
+        return self._exact
 
     def output_grams(self) -> Array:
         """`Σ_n a_n π_nc(1 − π_nc) x_n x_nᵀ / Σ_n a_n`, shape (outputs, D, D): each output's block of the Hessian."""

@@ -61,6 +61,10 @@ class Chunk(ABC):
         squares = self.gram(ones).diagonal()
         return self.moments(ones[None])[0], squares, np.sqrt(self.total_weight * squares)
 
+    def exact_project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`WᵀXᵀ` again, in double precision whatever the precision of the rows is."""
+        return self.project(weights)
+
     def exact_moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`VX` again, in double precision whatever the precision of the rows is."""
         return self.moments(values)
@@ -137,7 +141,7 @@ class Rows(ABC):
     # Whether what is worked out for a chunk may be kept until the next pass. Where not, a point is worked out in as
     # few passes as can be, by terms that know no more than the weights.
     keeps_chunks: bool = True
-    rounds_steps: bool = False  # whether `Chunk.step` is less exact than `Chunk.project`
+    is_rounded: bool = False  # whether outputs, or how they change, are less exact than `Chunk.exact_project`
     is_checked: bool = False  # whether sizes and labels were looked at when the rows were made
 
     @property

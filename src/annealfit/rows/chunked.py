@@ -18,6 +18,7 @@ from annealfit.rows.tables import (
     check_table,
     chunk_bounds,
     is_out_of_core,
+    is_single,
     keep_memory,
     read_slice,
     reading_lock,
@@ -62,6 +63,7 @@ class ChunkedRows(Rows):
         self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
         self._bounds = chunk_bounds(features, n_classes, chunk_rows or rows_at_once(features, n_classes))
         self._lock = reading_lock(features)
+        self.is_rounded = is_single(features)
 
     def chunks(self) -> Iterable[Chunk]:
         """The rows in their order, read when their turn comes."""

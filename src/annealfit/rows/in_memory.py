@@ -40,7 +40,7 @@ class InMemoryRows(Rows):
         else:
             features = np.asarray(features, dtype=np.float64)
             self._chunks = _dense_chunks(features, labels, n_classes, weights)
-        self.rounds_steps = isinstance(self._chunks[0], CopiedChunk)
+        self.is_rounded = isinstance(self._chunks[0], CopiedChunk)
         self._features, self._labels, self._weights = features, labels, weights
         self._samples: dict[int, Rows] = {}
         self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes

@@ -20,8 +20,8 @@ from annealfit.rows.tables import TableChunk
 
 # By measurement (`python -m benchmarks.products`): fewer are in the processor's cache; of more a copy is much memory.
 ENTRIES = range(2**18, 2**28)
-_SAFE = 1e-15, 1e15  # distances from the centre whose squares can be added up in single precision
-_ROWS_FOR_CENTRE = 256
+_SAFE = 1e-12, 1e12  # distances from the centre whose squares can be weighed and added up in single precision
+_ROWS_FOR_CENTRE = 15  # their median: outliers do not matter, and a constant is its own
 
 
 def are_worth_a_copy(features: NDArray[Any]) -> bool:
@@ -42,11 +42,10 @@ class CopiedChunk(TableChunk):
 
         every = -(-len(self.features) // _ROWS_FOR_CENTRE)
         with np.errstate(over="ignore", invalid="ignore"):  # of huge features, which then stay as they are
-            centre = self.features[::every].mean(axis=0)
+            centre = np.median(self.features[::every], axis=0)
         copy = np.empty(self.features.shape, np.float32)
         farthest = _products.copy_from_centre(self.features, centre, copy)
-        is_constant = farthest <= _ROWS_FOR_CENTRE * np.finfo(float).eps * np.abs(centre)  # up to the mean's rounding
-        if not (is_constant | ((_SAFE[0] <= farthest) & (farthest <= _SAFE[1]))).all():
+        if not ((farthest == 0) | ((_SAFE[0] <= farthest) & (farthest <= _SAFE[1]))).all():
             return None
         products.compile_for(copy.dtype)
         return copy, centre
@@ -96,7 +95,7 @@ class CopiedChunk(TableChunk):
         return grams
 
 
-_ORDINARY = 1e-9, 1e9  # the largest of values that are what they are in single precision
+_ORDINARY = 1e-3, 1e3  # the largest of values that are what they are in single precision
 _LIFT = 1e-5  # of a Gram matrix's diagonal: more than rounding takes from its smallest eigenvalue
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from annealfit.errors import InvalidInputError, require
 from annealfit.rows.base import Chunk, Rows, Term, add_up, spread_positions
 from annealfit.rows.in_memory import InMemoryRows
-from annealfit.rows.tables import TableChunk, check_table, keep_memory, read_slice
+from annealfit.rows.tables import TableChunk, check_table, is_single, keep_memory, read_slice
 from annealfit.threads import blas_threads
 
 _SUMMED_AT_ONCE = 8  # partial sums; so they are added in the same order, whoever works them out
@@ -71,6 +71,7 @@ class DaskRows(Rows):
         self._dask = require("dask", extra="dask", purpose="training on Dask arrays")
         self.traffic = Traffic()
         arrays = _aligned(features, labels, weights)
+        self.is_rounded = is_single(features)
         if classes is None:
             found = self._dask.compute([self._dask.delayed(np.unique)(block) for block in _blocks(arrays[1])])[0]
             classes = np.unique(np.concatenate(found))

@@ -35,24 +35,34 @@ def project(features: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
     [[50.0, 50.0, 50.0], [50.0, 50.0, 50.0]]
     """
     if not are_ours(features, len(weights)):
-        return weights @ features.T
-    from annealfit.rows import _products  # numba takes a moment to load
+        outputs = np.empty((len(weights), len(features)), features.dtype)
 
-    missing = -len(weights) % _products.OUTPUTS_AT_ONCE
-    padded = np.concatenate([weights, np.zeros((missing, weights.shape[1]), weights.dtype)])
-    outputs = np.empty((len(padded), len(features)), features.dtype)
+        def part(bounds: tuple[int, int]) -> None:
+            np.matmul(weights, features[slice(*bounds)].T, out=outputs[:, slice(*bounds)])
 
-    def part(bounds: tuple[int, int]) -> None:
-        rows = slice(*bounds)
-        _products.project_rows(features[rows], padded, outputs[:, rows])
+    else:
+        from annealfit.rows import _products  # numba takes a moment to load
+
+        missing = -len(weights) % _products.OUTPUTS_AT_ONCE
+        padded = np.concatenate([weights, np.zeros((missing, weights.shape[1]), weights.dtype)])
+        outputs = np.empty((len(padded), len(features)), features.dtype)
+
+        def part(bounds: tuple[int, int]) -> None:
+            rows = slice(*bounds)
+            _products.project_rows(features[rows], padded, outputs[:, rows])
 
     if outputs.size * features.shape[1] < WORTH_THREADS:
         part((0, len(features)))
-        return outputs[: len(weights)]
-    count = min(_PARTS, len(features))
-    for _ in in_order(part, list(pairwise((np.arange(count + 1) * len(features) // count).tolist()))):
-        pass
+    else:
+        for _ in in_order(part, _parts(len(features))):
+            pass
     return outputs[: len(weights)]
+
+
+def _parts(count: int) -> list[tuple[int, int]]:
+    """Where parts of so many rows begin and end: the same ones however many threads there are, and so the same sums."""
+    parts = min(_PARTS, count)
+    return list(pairwise((np.arange(parts + 1) * count // parts).tolist()))
 
 
 def moments(features: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
@@ -61,8 +71,18 @@ def moments(features: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     >>> moments(np.ones((3, 1)), np.array([[1.0, 2.0, 3.0]])).tolist()
     [[6.0]]
     """
-    # A product with a vector is another one, several times as fast as that with a matrix of one row.
-    return (values[0] @ features)[None] if len(values) == 1 else values @ features
+
+    def part(bounds: tuple[int, int]) -> NDArray[Any]:
+        rows = slice(*bounds)
+        # A product with a vector is another one, several times as fast as that with a matrix of one row.
+        return (values[0, rows] @ features[rows])[None] if len(values) == 1 else values[:, rows] @ features[rows]
+
+    if values.size * features.shape[1] < WORTH_THREADS:
+        return part((0, len(features)))
+    found, *others = in_order(part, _parts(len(features)))
+    for other in others:
+        found += other
+    return found
 
 
 def block_grams(features: NDArray[Any], values: NDArray[Any], blocks: Sequence[slice]) -> list[NDArray[Any]]:
@@ -72,15 +92,18 @@ def block_grams(features: NDArray[Any], values: NDArray[Any], blocks: Sequence[s
     [[8.0, 6.0], [6.0, 5.0]]
     """
     roots = np.sqrt(values)[:, None]
+
+    def gram(block: slice) -> NDArray[Any]:
+        part = np.empty((len(roots), block.stop - block.start + 1), roots.dtype)
+        np.multiply(features[:, block], roots, out=part[:, :-1])
+        part[:, -1:] = roots
+        return part.T @ part  # the same array twice, which NumPy knows to be half the work
+
     width = 1 + max(block.stop - block.start for block in blocks)
-    grams = []
-    with blas_threads(len(values) * width**2):  # many small products: not what more threads were allowed for
-        for block in blocks:
-            part = np.empty((len(roots), block.stop - block.start + 1), roots.dtype)
-            np.multiply(features[:, block], roots, out=part[:, :-1])
-            part[:, -1:] = roots
-            grams.append(part.T @ part)  # the same array twice, which NumPy knows to be half the work
-    return grams
+    if len(blocks) * len(values) * width**2 < WORTH_THREADS:
+        with blas_threads(0):  # many small products: not what more threads were allowed for
+            return [gram(block) for block in blocks]
+    return list(in_order(gram, blocks))
 
 
 @cache

@@ -70,8 +70,12 @@ def chunk_bounds(table: Any, n_outputs: int, chunk_rows: int | None = None) -> l
 
 def bytes_of_a_row(table: Any, n_outputs: int) -> int:
     """Of its features, or of its outputs if these are more, in the precision they are worked with."""
-    itemsize = 4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8
-    return itemsize * max(table.shape[1], n_outputs)
+    return (4 if is_single(table) else 8) * max(table.shape[1], n_outputs)
+
+
+def is_single(table: Any) -> bool:
+    """Whether its rows are worked with in single precision."""
+    return np.dtype(table.dtype) in (np.float16, np.float32)
 
 
 def rows_at_once(table: Any, n_classes: int) -> int:
@@ -212,12 +216,11 @@ class TableChunk(Chunk):
 
     def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """`WᵀXᵀ`, (O, n), in the rows' precision."""
-        own = self._like(weights)
-        if not own.any():  # as most trainings begin
-            return np.zeros((own.shape[1], len(self.labels)), own.dtype)
-        outputs = products.project(self.features, own[:-1].T)
-        outputs += own[-1][:, None]
-        return outputs
+        return _project(self.features, self._like(weights))
+
+    def exact_project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same in double precision."""
+        return _project(self.features.astype(np.float64, copy=False), weights)
 
     def moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`VX`, (O, D)."""
@@ -271,3 +274,11 @@ class TableChunk(Chunk):
 
     def _like(self, values: NDArray[Any]) -> NDArray[Any]:
         return values.astype(self.features.dtype, copy=False)
+
+
+def _project(features: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    if not weights.any():  # as most trainings begin
+        return np.zeros((weights.shape[1], len(features)), weights.dtype)
+    outputs = products.project(features, weights[:-1].T)
+    outputs += weights[-1][:, None]
+    return outputs
