@@ -94,6 +94,20 @@ def test_workers_of_any_kind_do_not_multiply_themselves(backend):
     assert max(counts) <= max(joblib.cpu_count() // 2, 1)
 
 
+def printed_with_threads(program, *variables):
+    """What a program prints where these variables say one thread, and two; the same is there once."""
+    return {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, **dict.fromkeys(variables, str(count))},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for count in (1, 2)
+    }
+
+
 def test_a_training_on_small_rows_gives_the_same_bits_with_any_number_of_threads():
     """Also what it leaves behind: the process's limits are as they were."""
     program = (
@@ -108,18 +122,26 @@ def test_a_training_on_small_rows_gives_the_same_bits_with_any_number_of_threads
         "clf = AnnealedClassifier.from_paper(20, 'matched').set_params(max_iter=20, random_state=0)\n"
         "print(hashlib.sha256(clf.fit(X, data.y_train).coef_.tobytes()).hexdigest(), limits() == before)\n"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "OPENBLAS_NUM_THREADS": str(count)},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for count in (1, 2)
-    }
+    found = printed_with_threads(program, "OPENBLAS_NUM_THREADS")
     assert len(found) == 1
     assert found.pop().endswith("True\n")
+
+
+COPIED_ROWS = """
+import hashlib
+import numpy as np
+from annealfit import AnnealedClassifier
+generator = np.random.default_rng(0)
+for n_rows, n_features, n_classes in ((6000, 250, 3), (40000, 300, 20)):
+    X = generator.standard_normal((n_rows, n_features))
+    y = (X[:, :n_classes] + generator.gumbel(size=(n_rows, n_classes))).argmax(axis=1)
+    fitted = AnnealedClassifier(max_iter=3, tol=0, random_state=0).fit(X, y)
+    print(hashlib.sha256(fitted.coef_.tobytes()).hexdigest())
+"""
+
+
+def test_rows_copied_to_single_precision_give_the_same_bits_with_any_number_of_threads():
+    assert len(printed_with_threads(COPIED_ROWS, "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")) == 1
 
 
 def test_anneals_do_not_depend_on_threads(blobs):

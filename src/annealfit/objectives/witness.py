@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from annealfit.arrays import Array
+from annealfit.coordinates import CentredCoordinates, Coordinates
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.rows import Chunk
 
@@ -34,18 +35,19 @@ def bound_of_witness(point: HeadPoint, gap: float) -> float:
     Steps are found by conjugate residuals, which make the gradient that is left as small as can be; and are given up
     as soon as they lead below the point by more than the gap.
     """
-    head, means = point.head, point.head.feature_means
-    if head.regularization <= 0:
+    head = point.head
+    if head.regularization <= 0 or not np.isfinite(head.feature_means).all():
         return -np.inf
+    centred = CentredCoordinates(head.feature_means)
     witness, bound = point, -np.inf
     for _ in range(MOST_STEPS):
-        gradients, left = _centred(witness.gradients, means), gap - (point.loss - witness.loss)
+        gradients, left = centred.pull_gradients(witness.gradients), gap - (point.loss - witness.loss)
         if _slack(gradients, head.regularization) > HOPELESS * gap or point.loss - bound <= gap:
             break
-        step = _newton_step(_hessian(witness), gradients, head.regularization, left)
+        step = _newton_step(_hessian(witness, centred), gradients, head.regularization, left)
         if step is None:
             break
-        witness = head.point(witness.weights + _raw(step, means).T)
+        witness = head.point(witness.weights + centred.push(step).T)
         bound = max(bound, loss_lower_bound(witness))
     return bound
 
@@ -58,7 +60,10 @@ def _slack(gradients: Array, regularization: float) -> float:
 def _newton_step(
     multiply: Callable[[Array], Array], gradients: Array, regularization: float, gap: float
 ) -> Array | None:
-    """A step that makes the bound, by the quadratic model's account, good enough; None if there is no such step."""
+    """A step that makes the bound, by the quadratic model's account, good enough; None if there is no such step.
+
+    SciPy's `minres` finds the same steps, but shows no residual on the way, by which this one ends early.
+    """
     step, left = np.zeros_like(gradients), -gradients
     direction, curved_left = left, multiply(left)
     curved, product = curved_left, float((left * curved_left).sum())
@@ -80,28 +85,18 @@ def _newton_step(
     return step
 
 
-def _hessian(point: HeadPoint) -> Callable[[Array], Array]:
-    """The product of the loss's Hessian at the point with directions (outputs, D), in centred coordinates."""
+def _hessian(point: HeadPoint, coordinates: Coordinates) -> Callable[[Array], Array]:
+    """The product of the loss's Hessian at the point with directions (outputs, D), in these coordinates."""
     head = point.head
     link, distributions = head.link, point.distributions  # terms may be sent far: they know no more than they need
 
     def multiply(directions: Array) -> Array:
-        raw = _raw(directions, head.feature_means)
+        raw = coordinates.push(directions)
 
         def term(chunk: Chunk) -> tuple[Array]:
             slopes = link.bent(link.of_outputs(distributions(chunk)), chunk.step(raw.T))
             return (chunk.moments(chunk.weighted(slopes)),)
 
-        return _centred(head.rows.mean(term)[0] + raw * head.ridge, head.feature_means)
+        return coordinates.pull_gradients(head.rows.mean(term)[0] + raw * head.ridge)
 
     return multiply
-
-
-def _raw(directions: Array, means: Array) -> Array:
-    """Directions (outputs, D) of weights for features measured from their means, as directions of the weights."""
-    return np.column_stack([directions[:, :-1], directions[:, -1] - directions[:, :-1] @ means])
-
-
-def _centred(gradients: Array, means: Array) -> Array:
-    """Gradients (outputs, D) for features measured from their means."""
-    return np.column_stack([gradients[:, :-1] - gradients[:, -1:] * means, gradients[:, -1]])

@@ -25,7 +25,7 @@ def _is_now_and_then(iteration: int) -> bool:
     >>> [iteration for iteration in range(2, 40) if _is_now_and_then(iteration)]
     [2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 19, 23, 27, 32, 39]
     """
-    return int(math.log(iteration, OFTEN)) > int(math.log(iteration - 1, OFTEN)) if iteration > 1 else False
+    return iteration > 1 and int(math.log(iteration, OFTEN)) > int(math.log(iteration - 1, OFTEN))
 
 
 @dataclass(frozen=True)
