@@ -28,10 +28,13 @@ def minimise(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Minimise `vᵀGv + 2gᵀv` over |v_j| ≤ radius for each of P problems; returns `(v, lower bounds)`.
 
-    G has blocks (see `Metric.packed`), whose bounds add up. `gradients`, `starts` and `v` are (P, D), `radii` and the
-    bounds (P,).
+    G has blocks (see `Metric.packed`), whose bounds add up. `gradients`, `starts` (which may be outside of the box)
+    and `v` are (P, D), `radii` and the bounds (P,).
     """
-    values, bounds = starts.copy(), np.zeros(len(gradients))
+    values, bounds = np.empty_like(starts), np.zeros(len(gradients))
+    for p in range(len(values)):
+        for j in range(values.shape[1]):
+            values[p, j] = min(max(starts[p, j], -radii[p]), radii[p])
     for block in range(len(edges) - 1):
         first, last, curvature = cut_block(entries, edges, block)
         bounds += _minimise_block(curvature, gradients, values, slice(first, last), radii, max_sweeps, relative_gap)
@@ -107,3 +110,27 @@ def multiply(entries: NDArray[np.float64], edges: NDArray[np.intp], values: NDAr
                 for i in range(len(row)):
                     product[i] += factor * row[i]
     return products
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # sums in vector registers, always in the same order
+def solve(factors: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`(LLᵀ)⁻¹v` for every row of values (P, D), with lower triangular blocks, packed as those of `Metric.packed`."""
+    solutions = values.copy()
+    for block in range(len(edges) - 1):
+        first, last, factor = cut_block(factors, edges, block)
+        for i in range(last - first):
+            row, pivot = factor[i], factor[i, i]
+            for p in range(len(values)):  # while the row is at hand
+                own, total = solutions[p, first:last], solutions[p, first + i]
+                for j in range(i):
+                    total -= row[j] * own[j]
+                own[i] = total / pivot
+        for i in range(last - first - 1, -1, -1):
+            row, pivot = factor[i], factor[i, i]
+            for p in range(len(values)):
+                own = solutions[p, first:last]
+                own[i] /= pivot
+                found = own[i]
+                for j in range(i):
+                    own[j] -= row[j] * found
+    return solutions

@@ -79,13 +79,11 @@ def relax(
     known = problems.relaxations
     if (max_sweeps, relative_gap) in known:
         return known[max_sweeps, relative_gap]
-    metric, radii = problems.metric, problems.ranges
-    if metric.is_convex:  # the Newton step, which is the answer where it stays inside the box
-        starts = np.clip(problems.newton_steps, -radii[:, None], radii[:, None])
-    else:
-        starts = np.zeros(problems.gradients.shape)
-    gradients = np.ascontiguousarray(problems.gradients)
-    minima, bounds = _box.minimise(*metric.packed, gradients, starts, radii, max_sweeps, relative_gap)
+    metric = problems.metric
+    # The Newton step is the answer where it stays inside the box.
+    starts = problems.newton_steps if metric.is_convex else np.zeros(problems.gradients.shape)
+    given = np.ascontiguousarray(problems.gradients), np.ascontiguousarray(starts), problems.ranges
+    minima, bounds = _box.minimise(*metric.packed, *given, max_sweeps, relative_gap)
     if not metric.is_convex:
         bounds = np.full(len(problems), -np.inf)
     known[max_sweeps, relative_gap] = minima, bounds

@@ -8,7 +8,7 @@ which `z` is sought, the couplings, and so how hard the problem is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,13 @@ from annealfit.errors import InvalidInputError, check_number
 from annealfit.metric import Metric
 
 
+class Origin(NamedTuple):
+    """Where features are measured from (d,), None for 0, and the unit in which the bias is."""
+
+    features: Array | None = None
+    bias_unit: float = 1.0
+
+
 class Coordinates(ABC):
     """A change of basis. Problems are pulled into `z`, answers are pushed back to `u`."""
 
@@ -25,8 +32,9 @@ class Coordinates(ABC):
         """These coordinates for an objective; those that depend on its data override this."""
         return self
 
-    def part(self, features: slice) -> Coordinates | None:
-        """These coordinates for some of the features and the bias; None where they mix features."""
+    @property
+    def origin(self) -> Origin | None:
+        """Where features are measured from, if these coordinates do no more than that; None where they mix features."""
         return None
 
     @abstractmethod
@@ -55,9 +63,10 @@ class Pullable(Protocol):
 class RawCoordinates(Coordinates):
     """The parameters themselves, `u = z`: the paper's."""
 
-    def part(self, features: slice) -> Coordinates:
-        """The same."""
-        return self
+    @property
+    def origin(self) -> Origin:
+        """0."""
+        return Origin()
 
     def pull_metric(self, metric: Metric) -> Metric:
         """The metric."""
@@ -146,9 +155,10 @@ class CentredCoordinates(Coordinates):
             unit = getattr(objective, "feature_spread", 1.0) * len(means) ** 0.25
         return CentredCoordinates(means, unit)
 
-    def part(self, features: slice) -> Coordinates:
-        """With the means of those features."""
-        return CentredCoordinates(self._means[features], self.bias_unit)
+    @property
+    def origin(self) -> Origin:
+        """The means."""
+        return Origin(self._means, self._unit)
 
     def pull_metric(self, metric: Metric) -> Metric:
         """`TᵀHT`."""

@@ -55,7 +55,7 @@ class Metric:
         """Parameters that are coupled to each other alone, with their metric: here all of them together."""
         return ((slice(0, self.size), self),)
 
-    @property
+    @cached_property
     def packed(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """The entries of all blocks' matrices in one line, and where blocks end (B + 1, 2): for compiled code.
 
@@ -82,6 +82,12 @@ class Metric:
     def largest_coupling(self) -> float:
         """The largest absolute entry off the diagonal; 0 for a single parameter."""
         return float(np.abs(self.matrix - np.diag(self.diagonal)).max())
+
+    @cached_property
+    def typical_stiffness(self) -> float:
+        """The mean of `G_jj` where it is not 0; of the row norms, where G is not convex; 1 where all are 0."""
+        stiffness = self.diagonal if self.is_convex else self.row_norms
+        return float(stiffness.sum() / max(np.count_nonzero(stiffness), 1)) or 1.0
 
     @cached_property
     def is_convex(self) -> bool:
@@ -247,7 +253,13 @@ class BlockMetric(Metric):
 
     def solve(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`G⁻¹v` for every row of values (P, D)."""
-        return np.concatenate([metric.solve(values[:, block]) for block, metric in self.blocks], axis=1)
+        from annealfit import _box  # numba takes a moment to import: only when it is needed
+
+        return _box.solve(self._packed_factors, self.packed[1], np.ascontiguousarray(values))
+
+    @cached_property
+    def _packed_factors(self) -> NDArray[np.float64]:
+        return np.concatenate([metric.factor.ravel() for _, metric in self.blocks])
 
     def times(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`Gv` for every row of values (…, D)."""

@@ -103,7 +103,7 @@ def training_tables(
 ) -> tuple[LabelledTable, LabelledTable | None, NDArray[Any]]:
     """The table of `fit`, that to validate on apart, and the classes."""
     table = _table(estimator, X, y, sample_weight).without_weightless()
-    classes = np.unique(table.targets)
+    classes = _classes_of(table.targets)
     if len(classes) < 2:
         raise InvalidInputError(f"the labels hold one class only, {classes[0]}; a classifier needs at least two")
     if estimator.early_stopping and validation_data is None and estimator.validation_fraction is None:
@@ -115,6 +115,21 @@ def training_tables(
             raise InvalidInputError("give validation_data or validation_fraction, not both")
         held_out = _validation_table(estimator, validation_data, classes)
     return table, held_out, classes
+
+
+def _classes_of(targets: NDArray[Any]) -> NDArray[Any]:
+    """The labels, each once, sorted; targets that are none are refused.
+
+    scikit-learn knows what labels may be, and looks at them several times to find out. Whole numbers may always be
+    labels; where most of them are different it warns.
+    """
+    are_whole = targets.dtype.kind in "iub"
+    if not are_whole:
+        check_classification_targets(targets)
+    classes = np.unique(targets)
+    if are_whole and 2 * len(classes) > len(targets):
+        check_classification_targets(targets)
+    return classes
 
 
 def check_classes(given: ArrayLike | None) -> NDArray[Any]:
@@ -145,7 +160,6 @@ def _table(
     estimator: AnnealedEstimator, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool = True
 ) -> LabelledTable:
     features, targets = estimator._checked_inputs(X, y, reset=reset)
-    check_classification_targets(targets)
     return LabelledTable(features, targets, _as_weights(sample_weight, features.shape[0]))
 
 
@@ -219,7 +233,7 @@ def _validation_table(estimator: AnnealedEstimator, given: Any, classes: NDArray
 
 
 def _check_known(targets: NDArray[Any], classes: NDArray[Any], name: str) -> None:
-    unknown = np.setdiff1d(targets, classes)
+    unknown = np.setdiff1d(_classes_of(targets), classes)
     if len(unknown):
         raise InvalidInputError(f"{name} has labels {unknown.tolist()[:5]} that are not among the classes trained on")
 

@@ -14,6 +14,7 @@ from numba.extending import intrinsic, overload
 from annealfit.rows._products import ANY_ORDER
 
 ROWS_AT_ONCE = 512
+ROWS_FOR_PRODUCTS = 128  # the shares of so many, in two directions of ten classes, are in the cache next to the core
 EXACT = {"contract", "nsz"}
 """Products and sums may become one instruction; nothing is put into another order."""
 
@@ -137,12 +138,110 @@ def evaluate(outputs, labels, probabilities, losses, right):
     best, largest, total = _space(outputs.dtype), _space(outputs.dtype), _space(outputs.dtype)
     for first in range(0, outputs.shape[1], ROWS_AT_ONCE):
         last = min(first + ROWS_AT_ONCE, outputs.shape[1])
-        _weigh(outputs, first, last, probabilities, best, largest, total)
-        for row in range(first, last):
-            i, label = row - first, labels[row]
-            losses[row] = math.log(np.float64(total[i])) + (largest[i] - outputs[label, row])
-            right[row] = best[i] == label
+        _evaluate(outputs, labels, first, last, probabilities, losses, right, best, largest, total)
+
+
+@njit(nogil=True, fastmath=EXACT)
+def _evaluate(outputs, labels, first, last, probabilities, losses, right, best, largest, total):
+    """The same of some rows."""
+    _weigh(outputs, first, last, probabilities, best, largest, total)
+    for row in range(first, last):
+        i, label = row - first, labels[row]
+        losses[row] = math.log(np.float64(total[i])) + (largest[i] - outputs[label, row])
+        right[row] = best[i] == label
+    _divide(probabilities, first, last, total)
+
+
+@njit(nogil=True, cache=True, fastmath=EXACT)
+def mean_spreads(outputs, spreads):
+    """The mean over the classes of `π(1 − π)`, with π the softmax of outputs (C, n); spreads (n,) are overwritten."""
+    best, largest, total = _space(outputs.dtype), _space(outputs.dtype), _space(outputs.dtype)
+    weights = np.empty_like(outputs)
+    for first in range(0, outputs.shape[1], ROWS_AT_ONCE):
+        last = min(first + ROWS_AT_ONCE, outputs.shape[1])
+        _weigh(outputs, first, last, weights, best, largest, total)
+        spread = spreads[first:last]
+        for i in range(len(spread)):
+            spread[i] = 0
+        for c in range(len(outputs)):
+            weight = weights[c, first:last]
+            for i in range(len(spread)):
+                spread[i] += weight[i] * weight[i]
+        for i in range(len(spread)):
+            # Rounding may take a little more than there is from a row that is decided.
+            spread[i] = max(1 - spread[i] / (total[i] * total[i]), 0) / len(outputs)
+
+
+@njit(nogil=True, cache=True, fastmath=EXACT)
+def tilt(logits, biases, probabilities, entropies):
+    """The softmax of logits (C, n) with biases (C,) added to them, and its entropies (n,); both are overwritten.
+
+    `H(π) = log Σ exp(z) − Σ π z`, with z measured from the largest: nothing of it is negative, so nothing cancels. A
+    bias of −∞ leaves a class out.
+    """
+    largest, total, shares = _space(logits.dtype), _space(logits.dtype), _space(logits.dtype)
+    for first in range(0, logits.shape[1], ROWS_AT_ONCE):
+        last = min(first + ROWS_AT_ONCE, logits.shape[1])
+        size = last - first
+        for i in range(size):
+            largest[i], total[i], shares[i] = -np.inf, 0, 0
+        for c in range(len(logits)):
+            logit, bias = logits[c, first:last], biases[c]
+            for i in range(size):
+                value = logit[i] + bias
+                largest[i] = largest[i] if largest[i] >= value else value
+        for c in range(len(logits)):
+            logit, probability, bias = logits[c, first:last], probabilities[c, first:last], biases[c]
+            if bias == -np.inf:
+                for i in range(size):
+                    probability[i] = 0
+            else:
+                for i in range(size):
+                    value = logit[i] + bias - largest[i]
+                    value = SMALLEST if value < SMALLEST else value
+                    probability[i] = exponential(value)
+                    total[i] += probability[i]
+                    shares[i] += probability[i] * value
+        for i in range(size):
+            entropies[first + i] = math.log(total[i]) - shares[i] / total[i]
         _divide(probabilities, first, last, total)
+
+
+@njit(nogil=True, fastmath=EXACT)
+def _step(outputs, multiples, changes, first, last, balance, moved, common):
+    """The outputs of some rows, moved by multiples (m, C) of changes (m, C, n); with `balance` less their mean."""
+    size = last - first
+    for i in range(size):
+        common[i] = 0
+    for c in range(len(outputs)):
+        before, after = outputs[c, first:last], moved[c, first:last]
+        for i in range(size):
+            after[i] = before[i]
+        for a in range(len(changes)):
+            change, multiple = changes[a, c, first:last], multiples[a, c]
+            for i in range(size):
+                after[i] += multiple * change[i]
+        for i in range(size):
+            common[i] += after[i]
+    if balance:
+        for c in range(len(outputs)):
+            after = moved[c, first:last]
+            for i in range(size):
+                after[i] -= common[i] / len(outputs)
+
+
+@njit(nogil=True, cache=True, fastmath=EXACT)
+def move(outputs, multiples, changes, labels, balance, moved, probabilities, losses, right):
+    """Outputs (C, n) after multiples (m, C) of changes (m, C, n), in `moved`; and `evaluate` of them.
+
+    With `balance` moved outputs are measured from their mean over the classes. moved, probabilities, losses (n,) and
+    right (n,) are overwritten.
+    """
+    best, largest, total = _space(outputs.dtype), _space(outputs.dtype), _space(outputs.dtype)
+    for first in range(0, outputs.shape[1], ROWS_AT_ONCE):
+        last = min(first + ROWS_AT_ONCE, outputs.shape[1])
+        _step(outputs, multiples, changes, first, last, balance, moved, total)
+        _evaluate(moved, labels, first, last, probabilities, losses, right, best, largest, total)
 
 
 @njit(nogil=True, cache=True)
@@ -153,21 +252,83 @@ def subtract_labels(probabilities, labels):
 
 
 @njit(nogil=True, cache=True, fastmath=ANY_ORDER)
-def share(probabilities, changes, shares, squares):
-    """Changes (m, C, n), multiplied by the probabilities (C, n); and the sums of these times the changes (C, m, m).
+def bends(probabilities, changes, roots, found):
+    """The covariances, summed over rows, of changes (m, C, n) under each row's probabilities (C, n).
 
-    shares and squares are overwritten.
+    Rows are weighed by the squares of `roots` (n,), or count once where there are none. found (m·C, m·C) is
+    overwritten.
     """
+    count, classes, rows = changes.shape
+    size = count * classes
+    shares = np.zeros((size + size % 2, ROWS_FOR_PRODUCTS), changes.dtype)  # an even number: the last may be nothing
+    sums = np.zeros((len(shares), len(shares)))
+    for first in range(0, rows, ROWS_FOR_PRODUCTS):
+        last = min(first + ROWS_FOR_PRODUCTS, rows)
+        for c in range(classes):
+            _add_squares(probabilities, changes, roots, first, last, c, shares, sums)
+        _subtract_products(shares, last - first, sums)
+    for i in range(size):
+        for j in range(i + 1):
+            found[i, j] = found[j, i] = sums[i, j]
+
+
+@njit(nogil=True, fastmath=ANY_ORDER)
+def _add_squares(probabilities, changes, roots, first, last, c, shares, sums):
+    """The shares `√a π z` of a class in the changes of some rows; `Σ a π z z` is added where its sums are."""
     count, classes, _ = changes.shape
-    squares[:] = 0
-    for c in range(classes):
-        probability = probabilities[c]
-        for a in range(count):
-            own, product = changes[a, c], shares[a, c]
-            for i in range(len(own)):
-                product[i] = probability[i] * own[i]
-            for b in range(a + 1):
-                other, found = changes[b, c], changes.dtype.type(0)
-                for i in range(len(own)):
-                    found += product[i] * other[i]
-                squares[c, a, b] = squares[c, b, a] = found
+    probability, root = probabilities[c, first:last], roots[first:last]
+    for a in range(count):
+        change, share = changes[a, c, first:last], shares[a * classes + c]
+        for i in range(len(change)):
+            share[i] = probability[i] * change[i]
+        for i in range(len(root)):
+            share[i] *= root[i]
+        for b in range(a + 1):
+            other, found = changes[b, c, first:last], changes.dtype.type(0)
+            if len(root):
+                for i in range(len(other)):
+                    found += share[i] * (root[i] * other[i])
+            else:
+                for i in range(len(other)):
+                    found += share[i] * other[i]
+            sums[a * classes + c, b * classes + c] += found
+
+
+@njit(nogil=True, fastmath=ANY_ORDER)
+def _subtract_products(shares, size, sums):
+    """Less the products of all pairs of shares, below the diagonal and on it; two by two, to read them less often."""
+    for i in range(0, len(shares), 2):
+        a, b = shares[i], shares[i + 1]
+        for j in range(0, i + 1, 2):
+            c, d = shares[j], shares[j + 1]
+            ac = ad = bc = bd = shares.dtype.type(0)
+            for k in range(size):
+                ac += a[k] * c[k]
+                ad += a[k] * d[k]
+                bc += b[k] * c[k]
+                bd += b[k] * d[k]
+            sums[i, j] -= ac
+            sums[i, j + 1] -= ad
+            sums[i + 1, j] -= bc
+            sums[i + 1, j + 1] -= bd
+
+
+@njit(nogil=True, cache=True, fastmath=EXACT)
+def move_logit(logits, multiples, changes, labels, moved, probabilities, losses, right):
+    """What `move` is for two classes, whose one output is the logit of the second: arrays are (n,), changes (m, n)."""
+    for i in range(len(logits)):
+        moved[i] = logits[i]
+    for a in range(len(changes)):
+        change, multiple = changes[a], multiples[a]
+        for i in range(len(logits)):
+            moved[i] += multiple * change[i]
+    for i in range(len(logits)):
+        logit = moved[i]
+        odds = exponential(-abs(logit))  # of the less likely class
+        likely = 1 / (1 + odds)
+        probabilities[i] = likely if logit > 0 else odds * likely
+        losses[i] = odds
+    for i in range(len(logits)):
+        logit = moved[i] if labels[i] == 1 else -moved[i]
+        losses[i] = math.log1p(losses[i]) + max(-logit, 0.0)
+        right[i] = (moved[i] > 0) == (labels[i] == 1)

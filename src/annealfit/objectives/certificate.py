@@ -7,7 +7,7 @@ For probabilities `P` with the same class shares as the labels, `Σ_n a_n p_nc =
 
 with H the entropy and x̃ the features without the 1. At the optimum P are its own probabilities, and the two sides
 meet. Elsewhere the probabilities of the point are made to have the right shares: first by other biases, then, for
-what is left, by mixing in a constant distribution.
+what is left, by mixing in a constant distribution; a mixture's entropy is no less than the mean of its parts'.
 
 Numbers have 53 bits, and features may be as large as 1e15: the bound is lowered by what its own rounding can have
 raised it by. A sum of N terms is right to `γ = Nε` of the sum of their magnitudes. So the shares are right to γ of
@@ -45,18 +45,20 @@ def loss_lower_bound(point: HeadPoint) -> float:
     if head.regularization <= 0:
         return -np.inf
     wanted = head.rows.class_shares
-    tilt, found = _balanced(point, wanted)
+    biases, found = _balanced(point, wanted)
     # `kept·p + rest` has the wanted shares; `kept` is as large as lets no part of `rest` be negative.
     kept = float(np.min(np.divide(wanted, found, out=np.ones_like(wanted), where=found > wanted)))
     rest = np.maximum(wanted - kept * found, 0.0)[:, None]
-    link, distributions = head.link, point.distributions  # terms may be sent far: they know no more than they need
+    link, logits = head.link, point.logits  # terms may be sent far: they know no more than they need
 
     def term(chunk: Chunk) -> tuple[float, Array]:
-        distribution = kept * _tilted(distributions(chunk), tilt) + rest
-        residuals = link.residuals(link.of_outputs(distribution), chunk.labels)
-        return chunk.weighted(entr(distribution).sum(axis=0)).sum(), chunk.exact_moments(chunk.weighted(residuals))
+        distribution, entropies = _tilted(logits(chunk), biases)
+        residuals = link.residuals(link.of_outputs(kept * distribution + rest), chunk.labels)
+        return chunk.weighted(entropies).sum(), chunk.exact_moments(chunk.weighted(residuals))
 
     entropy, slopes = head.rows.mean(term)
+    left = max(float(rest.sum()), np.finfo(float).tiny)
+    entropy = kept * entropy + left * float(entr(rest / left).sum())
     count, magnitudes = head.extent
     rounding = (count + len(wanted) + _SINGLE_OPERATIONS) * np.finfo(float).eps
     entropy -= rounding * (entropy + np.log(len(wanted)))
@@ -67,18 +69,18 @@ def loss_lower_bound(point: HeadPoint) -> float:
 
 
 def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
-    """What every row's odds have to be multiplied by, as other biases do, to have the wanted shares; and those had.
+    """What to add to the biases (C,) to have the wanted shares of the classes; and the shares that are had then.
 
-    Newton's method for the biases, a handful of steps near the optimum; where one does not help, the shares' ratios.
+    By Newton's method, a handful of steps near the optimum; where one does not help, by the shares' ratios.
     """
-    tilt, short_of = np.ones(len(wanted)), np.inf
-    distributions = point.distributions
+    biases, short_of = np.zeros(len(wanted)), np.inf
+    logits = point.logits
     is_dear = not point.head.rows.keeps_chunks or len(wanted) > MOST_GROUPS
     steps = _BALANCING_PASSES if is_dear else _BALANCING_STEPS
     for step in range(steps + 1):
 
         def term(chunk: Chunk) -> tuple[Array, Array]:
-            shares = _tilted(distributions(chunk), tilt)  # noqa: B023
+            shares, _ = _tilted(logits(chunk), biases)  # noqa: B023
             weighted = chunk.weighted(shares)
             return weighted.sum(axis=1), weighted @ shares.T
 
@@ -88,12 +90,13 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
             break
         change = _change_of_biases(found, products, missing)
         if np.abs(missing).max() < 0.5 * short_of and np.abs(change).max() < 5:
-            tilt = tilt * np.exp(change)
+            biases = biases + change
         else:
-            tilt = tilt * wanted / np.maximum(found, np.finfo(float).tiny)
+            with np.errstate(divide="ignore"):  # a class without members is left out
+                biases = biases + np.log(wanted) - np.log(np.maximum(found, np.finfo(float).tiny))
         short_of = np.abs(missing).max()
-        tilt /= tilt.max()
-    return tilt, found
+        biases -= biases.max()
+    return biases, found
 
 
 def _change_of_biases(found: Array, products: Array, missing: Array) -> Array:
@@ -108,10 +111,10 @@ def _change_of_biases(found: Array, products: Array, missing: Array) -> Array:
         return np.full(len(found), np.inf)
 
 
-def _tilted(distribution: Array, tilt: Array) -> Array:
-    """A distribution (C, n) over the classes with other biases; rows that it leaves nothing of are even."""
-    if (tilt == 1).all():
-        return distribution
-    odds = distribution * tilt[:, None]
-    total = odds.sum(axis=0)
-    return np.where(total > 0, odds / np.where(total > 0, total, 1.0), 1 / len(odds))
+def _tilted(logits: Array, biases: Array) -> tuple[Array, Array]:
+    """The distribution (C, n) over the classes with other biases (C,), and the entropy (n,) of every row's."""
+    from annealfit.objectives import _links  # numba takes a moment to load
+
+    found = np.empty_like(logits), np.empty(logits.shape[1])
+    _links.tilt(logits, biases, *found)
+    return found

@@ -18,7 +18,7 @@ from annealfit.arrays import Array
 from annealfit.convolution import Images, Network, NetworkRows
 from annealfit.objectives.base import OneTurn
 from annealfit.objectives.conv_layer import ConvLayer
-from annealfit.objectives.linear_head import HeadPoint, HeadSpan, LinearHead
+from annealfit.objectives.linear_head import Arrival, HeadPoint, HeadSpan, LinearHead
 from annealfit.objectives.links import Link, link_of
 from annealfit.randomness import child_seed
 from annealfit.rows import Chunk
@@ -169,7 +169,7 @@ class NetworkHead(LinearHead):
         squares = (float((self.filters[layer][:, :-1] ** 2).sum()) for layer in self.net.trained)
         return 0.5 * self.regularization * sum(squares)
 
-    def point(self, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> NetworkHeadPoint:
+    def point(self, weights: Array, arrive: Arrival | None = None) -> NetworkHeadPoint:
         """The network with these weights of the head; outputs are always worked out anew.
 
         In single precision those known from the way here would differ too much from what a layer's turn sees.

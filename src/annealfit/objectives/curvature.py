@@ -16,10 +16,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.coordinates import Coordinates, Pullable
+from annealfit.coordinates import Coordinates, Origin, Pullable
 from annealfit.metric import BlockMetric, Metric
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
-from annealfit.rows import Chunk
+from annealfit.rows import Chunk, cut_grams
 
 Metrics = Sequence[Metric] | Sequence[Pullable]
 MetricsAt = Callable[[HeadPoint], Metrics]
@@ -87,34 +87,32 @@ class LocalMetric:
 
     def pulled(self, coordinates: Coordinates) -> Metric:
         """In these coordinates, and then without what is between the blocks, the bias being one by itself."""
-        parts = [coordinates.part(block) for block in self._blocks]
-        if len(parts) == 1 or None in parts:
-            whole = coordinates.pull_metric(self._metrics([slice(0, self.size - 1)])[0])
-            bias = slice(self.size - 1, self.size)
-            return whole if len(parts) == 1 else BlockMetric([whole.part(block) for block in (*self._blocks, bias)])
-        metrics = zip(parts, self._metrics(self._blocks), strict=True)
-        pulled = [part.pull_metric(metric) for part, metric in metrics if part is not None]
-        last = pulled[0].size - 1
-        return BlockMetric(
-            [*(metric.part(slice(0, metric.size - 1)) for metric in pulled), pulled[0].part(slice(last, last + 1))]
-        )
+        origin = coordinates.origin
+        if origin is None:  # features are mixed, and so would blocks of them be
+            everything, bias = slice(0, self.size - 1), slice(self.size - 1, self.size)
+            whole = coordinates.pull_metric(Metric.worked_out(self._matrices([everything], Origin())[0]))
+            return BlockMetric([whole.part(block) for block in (*self._blocks, bias)]) if self._blocks[1:] else whole
+        matrices = self._matrices(self._blocks, origin)
+        if len(matrices) == 1:
+            return Metric.worked_out(matrices[0])
+        parts = [*(matrix[:-1, :-1] for matrix in matrices), matrices[0][-1:, -1:]]
+        return BlockMetric([Metric.worked_out(part) for part in parts])
 
-    def _metrics(self, blocks: Sequence[slice]) -> list[Metric]:
-        """Of blocks of features and the bias."""
+    def _matrices(self, blocks: Sequence[slice], origin: Origin) -> list[NDArray[np.float64]]:
+        """Of blocks of features, measured from an origin, and the bias."""
         head = self._head
 
-        def term(chunk: Chunk) -> tuple[NDArray[np.float64], ...]:
-            probabilities = head.link.probabilities(chunk.project(self._weights))
-            spreads = (probabilities * (1 - probabilities)).mean(axis=0)
-            return tuple(chunk.block_grams(chunk.weighted(spreads), blocks))
+        def term(chunk: Chunk) -> tuple[NDArray[np.float64]]:
+            spreads = head.link.mean_spreads(chunk.project(self._weights))
+            return (chunk.block_grams(chunk.weighted(spreads), blocks, origin.features),)
 
-        # The last entry of each is the mean of ω.
-        return [
-            Metric.worked_out(
-                gram + np.diag(np.append(head.ridge[block] + gram[-1, -1] * self._lacking[block], head.ridge[-1]))
-            )
-            for block, gram in zip(blocks, head.rows.mean(term), strict=True)
-        ]
+        matrices = cut_grams(head.rows.mean(term)[0], blocks)
+        for block, matrix in zip(blocks, matrices, strict=True):
+            spread = matrix[-1, -1]  # the mean of ω
+            matrix.reshape(-1)[: -len(matrix) : len(matrix) + 1] += head.ridge[block] + spread * self._lacking[block]
+            matrix[-1] *= origin.bias_unit
+            matrix[:, -1] *= origin.bias_unit
+        return matrices
 
 
 def gram(head: LinearHead) -> MetricsAt:

@@ -8,10 +8,23 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from annealfit.arrays import Array
+from annealfit.objectives.links import Evaluation
 from annealfit.rows import Chunk
 
 if TYPE_CHECKING:
     from annealfit.objectives.linear_head import HeadPoint
+
+
+def move_weights(point: HeadPoint, multiples: Array, directions: Array) -> tuple[Array, bool]:
+    """The weights (D, outputs) after multiples (m, outputs) of directions (m, outputs, D), and whether balanced.
+
+    Quantised updates of the classes do not add up to nothing. What they all share changes no probability, so that
+    their problems hardly see it; but it is penalised, and would take very many iterations to go away. So it is taken
+    away where all classes move; one that does not, because its problem was not solved, keeps its weights.
+    """
+    steps = np.einsum("ac,acj->cj", multiples, directions)
+    moved, balance = point.weights.T + steps, bool(steps.any(axis=1).all())
+    return np.ascontiguousarray((point.head.link.balanced(moved) if balance else moved).T), balance
 
 
 class HeadSpan:
@@ -31,12 +44,15 @@ class HeadSpan:
     def at(self, multiples: Array) -> HeadPoint:
         """The head there; the outputs of chunks whose changes are at hand follow without a product."""
         point = self.point
-        weights = point.weights + np.einsum("ac,acj->jc", multiples, self.directions)
-        known = {
-            chunk: point.outputs(chunk) + np.einsum("ac,acn->cn", multiples, changes)
-            for chunk, changes in self._changes.items()
-        }
-        return point.head.point(weights, known)
+        weights, balance = move_weights(point, multiples, self.directions)
+
+        def arrive(chunk: Chunk) -> tuple[Array, Evaluation] | None:
+            changes = self._changes.get(chunk)
+            if changes is None:
+                return None
+            return point.head.link.move(point.outputs(chunk), multiples, changes, chunk.labels, balance=balance)
+
+        return point.head.point(weights, arrive)
 
     def changes(self, chunk: Chunk) -> Array:
         """How the outputs of a chunk change along each direction, (m, outputs, n)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,12 +16,14 @@ from annealfit.memory import free_memory
 from annealfit.objectives.base import Span, group_starts
 from annealfit.objectives.certificate import loss_lower_bound
 from annealfit.objectives.head_span import HeadSpan
-from annealfit.objectives.links import link_of
+from annealfit.objectives.links import Evaluation, link_of
 from annealfit.objectives.witness import bound_of_witness
 from annealfit.rows import Chunk, Rows, rows_of
 from annealfit.threads import blas_threads, threads_for_large_product
 
 _ROWS_FOR_BENDS = 2**20  # of rows that pass by: a line search tells a step's length, not whether it is taken
+# The outputs (outputs, n) of a chunk's rows, and what the link says of them; None for a chunk that is not known.
+Arrival = Callable[[Chunk], tuple[Array, Evaluation] | None]
 _MATRICES = 4  # Gram matrix, curvature, its inverse, and what is worked out on the way
 
 
@@ -139,15 +141,24 @@ class LinearHead:
                 f"what was remembered has the shape {outputs.shape}; expected {(self.n_outputs, int(count))}"
             )
         of_chunks = map(np.ascontiguousarray, np.split(outputs, ends, axis=1))
-        return self.point(weights, dict(zip(chunks, of_chunks, strict=True)))
+        known = dict(zip(chunks, of_chunks, strict=True))
+        nothing = np.zeros((0, self.n_outputs))
 
-    def point(self, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> HeadPoint:
-        """The head at weights (D, outputs), with the outputs (outputs, n) of chunks where they are known."""
+        def arrive(chunk: Chunk) -> tuple[Array, Evaluation] | None:  # as the point did, to the last bit
+            if chunk not in known:
+                return None
+            changes = np.zeros((0, *known[chunk].shape))
+            return self.link.move(known[chunk], nothing, changes, chunk.labels, balance=False)
+
+        return self.point(weights, arrive)
+
+    def point(self, weights: Array, arrive: Arrival | None = None) -> HeadPoint:
+        """The head at weights (D, outputs), with what is known of the outputs from the way to these weights."""
         if not self.rows.keeps_chunks:
             from annealfit.objectives.passing_rows import PassingPoint  # which is a kind of HeadPoint
 
             return PassingPoint(self, weights)
-        return HeadPoint(self, weights, outputs)
+        return HeadPoint(self, weights, arrive)
 
     def with_penalty(self, bends: Array, directions: Array) -> Array:
         """Bends along directions (m, outputs, D), of outputs or of groups, with the penalty's; overwrites bends."""
@@ -166,12 +177,20 @@ class HeadPoint:
     The outputs of chunks that stay in memory may be known from the way to these weights, which saves a product.
     """
 
-    def __init__(self, head: LinearHead, weights: Array, outputs: Mapping[Chunk, Array] | None = None) -> None:
+    def __init__(self, head: LinearHead, weights: Array, arrive: Arrival | None = None) -> None:
         self.head, self.weights = head, weights  # which the term below asks for
-        self._came_with_outputs = bool(outputs)
-        self._outputs: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary(outputs or {})
+        self._came_with_outputs = False
+        self._outputs: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
         self._probabilities: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
-        self._set(head, weights, *head.rows.mean(self._losses))
+
+        def term(chunk: Chunk) -> tuple[float, float]:
+            arrived = None if arrive is None else arrive(chunk)
+            self._came_with_outputs |= arrived is not None
+            self._outputs[chunk], (probabilities, losses, right) = arrived or self._work_out(chunk)
+            self._probabilities[chunk] = probabilities
+            return chunk.weighted(losses).sum(), chunk.weighted(right).sum()
+
+        self._set(head, weights, *head.rows.mean(term))
 
     def _set(self, head: LinearHead, weights: Array, cross_entropy: float, accuracy: float) -> None:
         self.head, self.weights = head, weights
@@ -248,8 +267,9 @@ class HeadPoint:
 
     def probabilities(self, chunk: Chunk) -> Array:
         """The link's probabilities (outputs, n) of a chunk of rows."""
-        known = self._probabilities.get(chunk)
-        return self._evaluate(chunk)[0] if known is None else known
+        if chunk not in self._probabilities:
+            self._probabilities[chunk] = self.head.link.probabilities(self.outputs(chunk))
+        return self._probabilities[chunk]
 
     def outputs(self, chunk: Chunk) -> Array:
         """The outputs (outputs, n) of a chunk of rows."""
@@ -257,21 +277,21 @@ class HeadPoint:
             self._outputs[chunk] = chunk.project(self.weights)
         return self._outputs[chunk]
 
+    def _work_out(self, chunk: Chunk) -> tuple[Array, Evaluation]:
+        outputs = chunk.project(self.weights)
+        return outputs, self.head.link.evaluate(outputs, chunk.labels)
+
+    @property
+    def logits(self) -> Callable[[Chunk], Array]:
+        """What gives numbers (C, n) for a chunk whose softmax is the distribution below."""
+        return lambda chunk: self.head.link.logits(self.outputs(chunk))
+
     @property
     def distributions(self) -> Callable[[Chunk], Array]:
         """What gives the probabilities (C, n) of all classes for a chunk."""
         return lambda chunk: self.head.link.distribution(self.probabilities(chunk))
 
-    def _evaluate(self, chunk: Chunk) -> tuple[Array, Array, NDArray[np.bool_]]:
-        found = self.head.link.evaluate(self.outputs(chunk), chunk.labels)
-        self._probabilities[chunk] = found[0]
-        return found
-
     # Terms, each a sum over the rows of a chunk.
-
-    def _losses(self, chunk: Chunk) -> tuple[float, float]:
-        _, losses, right = self._evaluate(chunk)
-        return chunk.weighted(losses).sum(), chunk.weighted(right).sum()
 
     def _slopes(self, chunk: Chunk) -> tuple[Array]:
         residuals = self.head.link.residuals(self.probabilities(chunk), chunk.labels)

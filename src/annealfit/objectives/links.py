@@ -23,6 +23,10 @@ MOST_GROUPS = 128  # of outputs with a multiple of their own: the work beyond gr
 MANY_OUTPUTS = 2**15
 
 
+# Probabilities (outputs, n), losses (n,), and whether each row's first largest output is its label's (n,).
+Evaluation = tuple[Array, Array, NDArray[np.bool_]]
+
+
 class Link(Protocol):
     """What a head needs to know about its outputs."""
 
@@ -34,11 +38,19 @@ class Link(Protocol):
     def steepest(self) -> Array:
         """An upper bound, shape (outputs, outputs), of the Hessian of a row's loss in its outputs (Böhning 1992)."""
 
-    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Probabilities (outputs, n), losses (n,), and whether each row's first largest output is its label's (n,)."""
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> Evaluation:
+        """What there is to say about outputs (outputs, n)."""
+
+    def move(
+        self, outputs: Array, multiples: Array, changes: Array, labels: NDArray[np.intp], *, balance: bool
+    ) -> tuple[Array, Evaluation]:
+        """Outputs after multiples (m, outputs) of changes (m, outputs, n), balanced or not; and `evaluate` of them."""
 
     def probabilities(self, outputs: Array) -> Array:
         """Of the outputs, (outputs, n), alone."""
+
+    def mean_spreads(self, outputs: Array) -> Array:
+        """The mean over outputs of `π(1 − π)`, shape (n,): how much each row's loss bends."""
 
     def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`, shape (outputs, n): the derivative of each row's loss in its outputs."""
@@ -53,6 +65,9 @@ class Link(Protocol):
     def bent(self, probabilities: Array, changes: Array) -> Array:
         """How the derivatives (outputs, n) of each row's loss change with changes (outputs, n) of the outputs."""
 
+    def balanced(self, values: Array) -> Array:
+        """Outputs, or weights of them, (outputs, …) without what changes no probability."""
+
     @property
     def groups(self) -> int:
         """Groups of outputs that share multiples; as many as outputs, unless these are very many."""
@@ -65,6 +80,9 @@ class Link(Protocol):
 
     def of_outputs(self, distribution: Array) -> Array:
         """The inverse of `distribution`."""
+
+    def logits(self, outputs: Array) -> Array:
+        """Numbers (classes, n) whose softmax is the distribution."""
 
 
 def softmax(logits: Array) -> Array:
@@ -95,6 +113,12 @@ def _flat_positions(labels: NDArray[np.intp]) -> NDArray[np.intp]:
     return labels.astype(np.intp, copy=False) * len(labels) + np.arange(len(labels))
 
 
+def _space_for(outputs: Array) -> Evaluation:
+    """Arrays for an evaluation of the outputs (outputs, n), to be overwritten."""
+    count = outputs.shape[1]
+    return np.empty_like(outputs), np.empty(count), np.empty(count, dtype=bool)
+
+
 @dataclass(frozen=True)
 class Softmax:
     """An output per class; the cross-entropy of their softmax."""
@@ -106,12 +130,12 @@ class Softmax:
         """`½(I − 11ᵀ/C)`."""
         return 0.5 * (np.eye(self.n_outputs) - 1 / self.n_outputs)
 
-    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> Evaluation:
         """Probabilities, losses, and which rows are classified rightly."""
         if outputs.size >= MANY_OUTPUTS:
             from annealfit.objectives import _links  # numba takes a moment to load
 
-            found = np.empty_like(outputs), np.empty(len(labels)), np.empty(len(labels), dtype=bool)
+            found = _space_for(outputs)
             _links.evaluate(outputs, labels, *found)
             return found
         largest = outputs.max(axis=0)
@@ -123,6 +147,16 @@ class Softmax:
             right = outputs.argmax(axis=0) == labels
         return probabilities, log_normaliser - of_true_class, right
 
+    def move(
+        self, outputs: Array, multiples: Array, changes: Array, labels: NDArray[np.intp], *, balance: bool
+    ) -> tuple[Array, Evaluation]:
+        """One look at the outputs does both."""
+        from annealfit.objectives import _links
+
+        moved, found = np.empty_like(outputs), _space_for(outputs)
+        _links.move(outputs, multiples, changes, labels, balance, moved, *found)
+        return moved, found
+
     def probabilities(self, outputs: Array) -> Array:
         """Their softmax."""
         if outputs.size < MANY_OUTPUTS:
@@ -131,6 +165,14 @@ class Softmax:
 
         found = np.empty_like(outputs)
         _links.softmax_of_rows(outputs, found)
+        return found
+
+    def mean_spreads(self, outputs: Array) -> Array:
+        """`(1 − Σ_c π_c²)/C`."""
+        from annealfit.objectives import _links
+
+        found = np.empty(outputs.shape[1], outputs.dtype)
+        _links.mean_spreads(outputs, found)
         return found
 
     def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
@@ -147,22 +189,14 @@ class Softmax:
 
     def bends(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
         """The covariances of the outputs' changes under each row's probabilities."""
-        count, groups, rows = len(changes), self.groups, changes.shape[2]
-        if groups != self.n_outputs:
-            shares, squares = self._grouped(probabilities, changes, weights)
-        elif weights is None and changes.size >= MANY_OUTPUTS:
-            from annealfit.objectives import _links
+        if self.groups != self.n_outputs:
+            return self._bends_of_groups(probabilities, changes, weights)
+        from annealfit.objectives import _links
 
-            shares, squares = np.empty_like(changes), np.empty((groups, count, count))
-            _links.share(probabilities, changes, shares, squares)
-        else:
-            shares = probabilities * changes
-            squares = np.einsum("acn,bcn->cab", _weighed(shares, weights), changes)
-        products = _weighed(shares, weights).reshape(-1, rows) @ shares.reshape(-1, rows).T
-        found = -products.reshape(count, groups, count, groups)
-        own = np.arange(groups)
-        found[:, own, :, own] += squares
-        return found.reshape(count * groups, count * groups)
+        roots = np.sqrt(np.empty(0) if weights is None else weights).astype(changes.dtype, copy=False)
+        found = np.empty((len(changes) * self.n_outputs,) * 2)
+        _links.bends(probabilities, changes, roots, found)
+        return found
 
     def bent(self, probabilities: Array, changes: Array) -> Array:
         """`π(z − πᵀz)`."""
@@ -170,19 +204,33 @@ class Softmax:
         shares -= probabilities * shares.sum(axis=0)
         return shares
 
-    def _grouped(self, probabilities: Array, changes: Array, weights: Array | None) -> tuple[Array, Array]:
-        """The sums over each group of its outputs' shares (m, groups, n), and of their squares (groups, m, m).
+    def balanced(self, values: Array) -> Array:
+        """Without what all classes share.
 
-        So the work grows with the outputs, not with their square; and group by group there is little in memory.
+        >>> Softmax(2).balanced(np.array([[3.0], [1.0]])).tolist()
+        [[1.0], [-1.0]]
         """
-        starts = [*group_starts(self.n_outputs, self.groups), self.n_outputs]
-        sums = np.empty((len(changes), self.groups, changes.shape[2]), changes.dtype)
-        squares = np.empty((self.groups, len(changes), len(changes)), changes.dtype)
+        return values - values.mean(axis=0)
+
+    def _bends_of_groups(self, probabilities: Array, changes: Array, weights: Array | None) -> Array:
+        """The same where groups of outputs share their multiples.
+
+        Of each group there are the sums of its outputs' shares, and of their squares: so the work grows with the
+        outputs, not with their square; and group by group there is little in memory.
+        """
+        count, groups, rows = len(changes), self.groups, changes.shape[2]
+        starts = [*group_starts(self.n_outputs, groups), self.n_outputs]
+        sums = np.empty((count, groups, rows), changes.dtype)
+        squares = np.empty((groups, count, count), changes.dtype)
         for group, (first, last) in enumerate(pairwise(starts)):
             shares = probabilities[first:last] * changes[:, first:last]
             shares.sum(axis=1, out=sums[:, group])
             squares[group] = np.einsum("acn,bcn->ab", _weighed(shares, weights), changes[:, first:last])
-        return sums, squares
+        products = _weighed(sums, weights).reshape(-1, rows) @ sums.reshape(-1, rows).T
+        found = -products.reshape(count, groups, count, groups)
+        own = np.arange(groups)
+        found[:, own, :, own] += squares
+        return found.reshape(count * groups, count * groups)
 
     @property
     def groups(self) -> int:
@@ -202,6 +250,10 @@ class Softmax:
         """They are."""
         return distribution
 
+    def logits(self, outputs: Array) -> Array:
+        """They are."""
+        return outputs
+
 
 @dataclass(frozen=True)
 class Logistic:
@@ -214,15 +266,31 @@ class Logistic:
         """`¼`."""
         return np.array([[0.25]])
 
-    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> Evaluation:
         """Probabilities of the second class, losses, and which rows are classified rightly."""
         logits = outputs[0]
         losses = np.logaddexp(0.0, np.where(labels == 1, -logits, logits))
         return expit(outputs), losses, (logits > 0) == (labels == 1)
 
+    def move(
+        self, outputs: Array, multiples: Array, changes: Array, labels: NDArray[np.intp], *, balance: bool
+    ) -> tuple[Array, Evaluation]:
+        """One look at the outputs does both."""
+        from annealfit.objectives import _links
+
+        moved, found = np.empty_like(outputs), _space_for(outputs)
+        probabilities, losses, right = found
+        _links.move_logit(outputs[0], multiples[:, 0], changes[:, 0], labels, moved[0], probabilities[0], losses, right)
+        return moved, found
+
     def probabilities(self, outputs: Array) -> Array:
         """Of the second class."""
         return expit(outputs)
+
+    def mean_spreads(self, outputs: Array) -> Array:
+        """`π(1 − π)`."""
+        probabilities = expit(outputs[0])
+        return probabilities * (1 - probabilities)
 
     def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
         """`π − y`."""
@@ -236,6 +304,10 @@ class Logistic:
     def bent(self, probabilities: Array, changes: Array) -> Array:
         """`π(1 − π)z`."""
         return probabilities * (1 - probabilities) * changes
+
+    def balanced(self, values: Array) -> Array:
+        """As they are: every output counts."""
+        return values
 
     @property
     def groups(self) -> int:
@@ -253,6 +325,10 @@ class Logistic:
     def of_outputs(self, distribution: Array) -> Array:
         """The second class's probabilities, (1, n)."""
         return distribution[1:]
+
+    def logits(self, outputs: Array) -> Array:
+        """The first class's are 0."""
+        return np.concatenate([np.zeros_like(outputs), outputs])
 
 
 def link_of(n_classes: int) -> Link:

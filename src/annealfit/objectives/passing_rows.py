@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from annealfit.arrays import Array
+from annealfit.objectives.head_span import move_weights
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
 from annealfit.objectives.links import Link
 from annealfit.rows import Chunk
@@ -63,6 +64,18 @@ class OutputGrams:
         probabilities = self.link.probabilities(chunk.project(self.weights))
         spreads = chunk.weighted(probabilities * (1 - probabilities))
         return (np.stack([chunk.gram(spread) for spread in spreads]),)
+
+
+@dataclass(frozen=True, eq=False)
+class Logits:
+    """What the probabilities of all classes are the softmax of, (C, n) for a chunk, in double precision."""
+
+    link: Link
+    weights: Array
+
+    def __call__(self, chunk: Chunk) -> Array:
+        """Of a chunk."""
+        return self.link.logits(chunk.project(self.weights).astype(np.float64, copy=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +130,11 @@ class PassingPoint(HeadPoint):
         return self.head.link.probabilities(self.outputs(chunk))
 
     @property
+    def logits(self) -> Logits:
+        """What gives numbers for a chunk whose softmax is the distribution below."""
+        return Logits(self.head.link, self.weights)
+
+    @property
     def distributions(self) -> Distributions:
         """What gives the probabilities of all classes for a chunk."""
         return Distributions(self.head.link, self.weights)
@@ -141,5 +159,5 @@ class PassingSpan:
 
     def at(self, multiples: Array) -> HeadPoint:
         """The head there."""
-        weights = self.point.weights + np.einsum("ac,acj->jc", multiples, self.directions)
+        weights, _ = move_weights(self.point, multiples, self.directions)
         return self.point.head.point(weights)

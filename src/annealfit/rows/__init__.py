@@ -1,6 +1,6 @@
 """Rows of features with their labels and weights, of which everybody else sees sums only."""
 
-from annealfit.rows.base import Chunk, Rows
+from annealfit.rows.base import Chunk, Rows, cut_grams
 from annealfit.rows.chunked import ChunkedRows, rows_of
 from annealfit.rows.in_memory import DenseChunk, InMemoryRows, SparseChunk
 from annealfit.rows.on_dask import DaskRows, is_dask
@@ -19,6 +19,7 @@ __all__ = [
     "SlicedTable",
     "SparseChunk",
     "TableChunk",
+    "cut_grams",
     "is_dask",
     "is_out_of_core",
     "rows_of",

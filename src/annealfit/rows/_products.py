@@ -58,6 +58,30 @@ def copy_from_centre(features, centre, copy):
 
 
 @njit(nogil=True, cache=True)
+def move_grams(entries, edges, shift, factor, lift):
+    """Gram matrices of blocks of features and a 1, of features that grow by `shift` (d,); overwrites entries.
+
+    They are one after the other in `entries`, in the order of `edges` (B, 2), where the blocks begin and end. Before,
+    they are multiplied by a factor, and a share `lift` of the diagonal is added to it.
+    """
+    start = 0
+    for block in range(len(edges)):
+        moved = shift[edges[block, 0] : edges[block, 1]]
+        size = len(moved)
+        gram = entries[start : start + (size + 1) ** 2].reshape((size + 1, size + 1))
+        start += (size + 1) ** 2
+        for i in range(size + 1):
+            for j in range(size + 1):
+                gram[i, j] *= factor
+            gram[i, i] *= 1 + lift
+        sums, total = gram[size].copy(), gram[size, size]
+        for i in range(size):
+            for j in range(size):
+                gram[i, j] += sums[i] * moved[j] + moved[i] * sums[j] + total * (moved[i] * moved[j])
+            gram[i, size] = gram[size, i] = sums[i] + total * moved[i]
+
+
+@njit(nogil=True, cache=True)
 def add_columns(features, weights, totals):
     """Add to totals (3, d) the weighted sums over rows of features (n, d), of their squares and of their magnitudes."""
     sums, squares, magnitudes = totals[0], totals[1], totals[2]

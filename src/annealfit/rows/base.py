@@ -47,10 +47,16 @@ class Chunk(ABC):
     def gram(self, values: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """`Xᵀ diag(v) X`, shape (D, D), for values (n,), or for ones."""
 
-    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
-        """The part of `gram(values)` of each block of features and the 1, for values (n,) of at least 0."""
+    def block_grams(
+        self, values: NDArray[np.float64], blocks: Sequence[slice], origin: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """The part of `gram(values)` of each block of features and the 1, for values (n,) of at least 0.
+
+        Features are measured from `origin` (d,), or from 0. All entries are in one line: see `cut_grams`.
+        """
         whole = self.gram(values)
-        return [whole[np.ix_(chosen, chosen)] for chosen in (np.r_[block, len(whole) - 1] for block in blocks)]
+        parts = [whole[np.ix_(chosen, chosen)] for chosen in (np.r_[block, len(whole) - 1] for block in blocks)]
+        return moved_grams(np.concatenate([part.ravel() for part in parts]), blocks, origin)
 
     def column_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Weighted sums over rows of every feature and the 1, of their squares, and of their magnitudes, (D,) each.
@@ -90,6 +96,48 @@ class Chunk(ABC):
     def class_weights(self, n_classes: int) -> NDArray[np.float64]:
         """What the rows of each class weigh together, shape (C,)."""
         return np.bincount(self.labels, weights=self.weights, minlength=n_classes).astype(float)
+
+
+def gram_sizes(blocks: Sequence[slice]) -> list[int]:
+    """The number of rows of each block's Gram matrix: its features, and a 1."""
+    return [block.stop - block.start + 1 for block in blocks]
+
+
+def cut_grams(entries: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+    """The Gram matrix of every block, from all their entries in one line.
+
+    >>> [gram.shape for gram in cut_grams(np.zeros(25), [slice(0, 3), slice(3, 5)])]
+    [(4, 4), (3, 3)]
+    """
+    sizes = gram_sizes(blocks)
+    ends = np.cumsum(np.square(sizes)).tolist()
+    return [entries[end - size**2 : end].reshape(size, size) for size, end in zip(sizes, ends, strict=True)]
+
+
+def moved_grams(
+    entries: NDArray[np.float64],
+    blocks: Sequence[slice],
+    origin: NDArray[np.float64] | None,
+    centre: NDArray[np.float64] | None = None,
+    *,
+    factor: float = 1.0,
+    lift: float = 0.0,
+) -> NDArray[np.float64]:
+    """Gram matrices of features that are measured from `centre`, now from `origin`; both (d,), None is 0.
+
+    First they are multiplied by the factor, and a share `lift` of their diagonal is added to it. Overwrites entries.
+    """
+    if origin is None and centre is None and factor == 1 and lift == 0:
+        return entries
+    from annealfit.rows import _products  # numba takes a moment to load
+
+    shift = np.zeros(max(block.stop for block in blocks))
+    for sign, place in ((1, centre), (-1, origin)):
+        if place is not None:
+            shift += sign * place[: len(shift)]
+    edges = np.array([(block.start, block.stop) for block in blocks])
+    _products.move_grams(entries, edges, shift, factor, lift)
+    return entries
 
 
 def dense_column_sums(features: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.rows import products
-from annealfit.rows.base import Chunk, Rows, Term, add_up, dense_column_sums, digest_of
+from annealfit.rows.base import Chunk, Rows, Term, add_up, dense_column_sums, digest_of, moved_grams
 from annealfit.rows.in_single import CopiedChunk, are_worth_a_copy
 from annealfit.rows.tables import TableChunk, keep_memory
 from annealfit.threads import in_order
@@ -114,9 +114,11 @@ class DenseChunk(Chunk):
         sums, squares, magnitudes = dense_column_sums(self._augmented, self.weights)
         return sums, squares, magnitudes
 
-    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+    def block_grams(
+        self, values: NDArray[np.float64], blocks: Sequence[slice], origin: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Without what is between the blocks."""
-        return products.block_grams(self._augmented, values, blocks)
+        return products.block_grams(self._augmented, values, blocks, origin)
 
     @property
     def entries(self) -> int:
@@ -157,9 +159,12 @@ class SparseChunk(Chunk):
         sums, squares, magnitudes = (np.append(values @ weights, weights.sum()) for values in powers)
         return sums, squares, magnitudes
 
-    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+    def block_grams(
+        self, values: NDArray[np.float64], blocks: Sequence[slice], origin: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Without what is between the blocks."""
-        return [_sparse_gram(self._transposed[block], values) for block in blocks]
+        grams = [_sparse_gram(self._transposed[block], values) for block in blocks]
+        return moved_grams(np.concatenate([gram.ravel() for gram in grams]), blocks, origin)
 
     @property
     def entries(self) -> int:

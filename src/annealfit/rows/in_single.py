@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit.rows import products
+from annealfit.rows.base import moved_grams
 from annealfit.rows.tables import TableChunk
 
 # By measurement (`python -m benchmarks.products`): fewer are in the processor's cache; of more a copy is much memory.
@@ -81,18 +82,16 @@ class CopiedChunk(TableChunk):
         found[:, :-1] += found[:, -1:] * centre
         return found
 
-    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+    def block_grams(
+        self, values: NDArray[np.float64], blocks: Sequence[slice], origin: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Right to six digits, and as convex as in double precision."""
         if self._copy is None:
-            return super().block_grams(values, blocks)
+            return super().block_grams(values, blocks, origin)
         copy, centre = self._copy
         factors, unit = _in_single(values)
-        grams = []
-        for block, found in zip(blocks, products.block_grams(copy, factors, blocks), strict=True):
-            gram = unit * found.astype(np.float64)
-            gram[np.diag_indices(len(gram))] *= 1 + _LIFT
-            grams.append(_moved(gram, centre[block]))
-        return grams
+        entries = products.block_grams(copy, factors, blocks)
+        return moved_grams(entries, blocks, origin, centre, factor=unit, lift=_LIFT)
 
 
 _ORDINARY = 1e-3, 1e3  # the largest of values that are what they are in single precision
@@ -105,12 +104,3 @@ def _in_single(values: NDArray[np.float64]) -> tuple[NDArray[np.float32], np.flo
     if largest == 0 or _ORDINARY[0] < largest < _ORDINARY[1]:
         return values.astype(np.float32), np.float64(1.0)
     return (values / largest).astype(np.float32), largest
-
-
-def _moved(gram: NDArray[np.float64], centre: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The Gram matrix of features and a 1, from that of the features measured from a centre."""
-    moved, sums, count = gram.copy(), gram[-1, :-1], gram[-1, -1]
-    across = np.outer(sums, centre)
-    moved[:-1, :-1] += across + across.T + count * np.outer(centre, centre)
-    moved[-1, :-1] = moved[:-1, -1] = sums + count * centre
-    return moved

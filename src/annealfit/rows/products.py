@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.rows.base import cut_grams, gram_sizes
 from annealfit.threads import WORTH_THREADS, blas_threads, in_order
 
 # By measurement (`python -m benchmarks.products`): outside of these a BLAS is as quick, or quicker.
@@ -85,25 +86,37 @@ def moments(features: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def block_grams(features: NDArray[Any], values: NDArray[Any], blocks: Sequence[slice]) -> list[NDArray[Any]]:
-    """`Xᵀ diag(v) X` of each block of the features (n, …) and a 1, for values (n,) of at least 0.
+def block_grams(
+    features: NDArray[Any], values: NDArray[Any], blocks: Sequence[slice], origin: NDArray[Any] | None = None
+) -> NDArray[np.float64]:
+    """`Xᵀ diag(v) X` of each block of the features (n, …) and a 1, for values (n,) of at least 0: see `cut_grams`.
 
-    >>> block_grams(np.array([[2.0, 5.0], [1.0, 7.0]]), np.array([1.0, 4.0]), [slice(0, 1)])[0].tolist()
-    [[8.0, 6.0], [6.0, 5.0]]
+    Features are measured from `origin` (d,), or from 0.
+
+    >>> block_grams(np.array([[2.0, 5.0], [1.0, 7.0]]), np.array([1.0, 4.0]), [slice(0, 1)]).tolist()
+    [8.0, 6.0, 6.0, 5.0]
     """
     roots = np.sqrt(values)[:, None]
+    sizes = gram_sizes(blocks)
+    entries = np.empty(sum(size**2 for size in sizes))
 
-    def gram(block: slice) -> NDArray[Any]:
-        part = np.empty((len(roots), block.stop - block.start + 1), roots.dtype)
-        np.multiply(features[:, block], roots, out=part[:, :-1])
+    def work_out(item: tuple[slice, NDArray[np.float64]]) -> None:
+        block, gram = item
+        part = np.empty((len(roots), len(gram)), roots.dtype)
+        own = features[:, block]
+        np.multiply(own if origin is None else own - origin[block], roots, out=part[:, :-1])
         part[:, -1:] = roots
-        return part.T @ part  # the same array twice, which NumPy knows to be half the work
+        gram[:] = part.T @ part  # the same array twice, which NumPy knows to be half the work
 
-    width = 1 + max(block.stop - block.start for block in blocks)
-    if len(blocks) * len(values) * width**2 < WORTH_THREADS:
+    items = list(zip(blocks, cut_grams(entries, blocks), strict=True))
+    if len(blocks) * len(values) * max(sizes) ** 2 < WORTH_THREADS:
         with blas_threads(0):  # many small products: not what more threads were allowed for
-            return [gram(block) for block in blocks]
-    return list(in_order(gram, blocks))
+            for item in items:
+                work_out(item)
+    else:
+        for _ in in_order(work_out, items):
+            pass
+    return entries
 
 
 @cache

@@ -253,9 +253,11 @@ class TableChunk(Chunk):
         sums, squares, magnitudes = np.column_stack([found, np.full(3, self.total_weight)])
         return sums, squares, magnitudes
 
-    def block_grams(self, values: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDArray[np.float64]]:
+    def block_grams(
+        self, values: NDArray[np.float64], blocks: Sequence[slice], origin: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Without what is between the blocks."""
-        return products.block_grams(self.features, values, blocks)
+        return products.block_grams(self.features, values, blocks, None if origin is None else self._like(origin))
 
     def weighted(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (…, n), each multiplied by its row's weight, in the values' precision."""

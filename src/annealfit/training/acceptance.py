@@ -180,6 +180,9 @@ def second_direction(proposal: Proposal) -> Decision:
 
     The loss is minimised to second order over the span of all blocks' updates and all blocks' previous steps. What
     it needs beyond the line search are sums over rows of products that are at hand.
+
+    Far from a parabola even an eighth of that step may be too long; and as it is made of multiples, narrower ranges
+    would not shorten it. Then it is the line search's turn, whose multiple is limited.
     """
     chosen = proposal.energies < 0
     if chosen.any():
@@ -188,7 +191,7 @@ def second_direction(proposal: Proposal) -> Decision:
             if proposal.after(chosen, multiple, previous).loss < proposal.loss:
                 return Decision(chosen, multiple, previous)
             multiple, previous = multiple / 2, previous / 2
-    return Decision(np.zeros_like(chosen))
+    return line_search(proposal)
 
 
 ACCEPTANCES: dict[str, Acceptance] = {

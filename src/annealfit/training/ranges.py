@@ -13,7 +13,7 @@ GROWTH, SHRINKAGE = 1.3, 0.5
 FIRST_RANGE = 0.1
 # By bits; more bits as 5. From 3 on about what a uniform quantiser of normal values wants.
 FIRST_MULTIPLES = {1: 0.3, 2: 1.2, 3: 2.05, 4: 2.5, 5: 2.9}
-CLIMB, MULTIPLES = 1.3, (0.02, 4.0)
+CLIMB, MULTIPLES = 1.1, (0.02, 4.0)
 SMALLEST, LARGEST = 1e-12, 1e6  # far beyond what training reaches; keeps arithmetic finite
 
 
@@ -91,7 +91,8 @@ class RelaxationRange(RangePolicy):
 
 def _sizes(problems: Problems) -> NDArray[np.float64]:
     """The root mean square (P,) of the continuous minima; never 0."""
-    return np.maximum(np.sqrt((problems.newton_steps**2).mean(axis=1)), SMALLEST)
+    steps = problems.newton_steps
+    return np.maximum(np.sqrt(np.vecdot(steps, steps) / steps.shape[1]), SMALLEST)
 
 
 RANGE_POLICIES: dict[str, RangePolicy] = {

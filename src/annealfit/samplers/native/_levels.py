@@ -33,6 +33,38 @@ NEGLIGIBLE = 1e-18
 
 
 @njit(nogil=True, cache=True)
+def first_levels(minima, spacings, top, bits, seeds, reads, levels, updates, lane_seeds):
+    """Where the reads of problems begin: at the minima (P, D) over the box, rounded; or anywhere, where there are none.
+
+    There is a seed (P,) and a spacing (P,) for each problem. levels (P·reads, D), the updates that they stand for, and
+    the lanes' own seeds (P·reads,) are overwritten.
+    """
+    for lane in range(len(levels)):
+        problem = lane // reads
+        seed, spacing = splitmix(seeds[problem], lane % reads), spacings[problem]
+        lane_seeds[lane] = splitmix(seed, 1)
+        anywhere = splitmix(seed, 0)
+        for j in range(levels.shape[1]):
+            if len(minima):
+                place = minima[problem, j] / spacing + (0.5 * top - TIE)
+                levels[lane, j] = int(np.rint(min(max(place, 0.0), float(top))))
+            else:
+                levels[lane, j] = splitmix(anywhere, j) >> np.uint64(64 - bits)
+            updates[lane, j] = (levels[lane, j] - 0.5 * top) * spacing
+
+
+@njit(nogil=True, cache=True)
+def read_levels(levels, spacings, top, bits, updates):
+    """The bits (L, D, K) of levels (L, D), the finest first, and their updates (L, D), both overwritten."""
+    for lane in range(len(levels)):
+        for j in range(levels.shape[1]):
+            level = levels[lane, j]
+            for k in range(bits.shape[2]):
+                bits[lane, j, k] = (level >> k) & 1
+            updates[lane, j] = (level - 0.5 * top) * spacings[lane]
+
+
+@njit(nogil=True, cache=True)
 def anneal_levels(entries, edges, spacings, top, betas, levels, fields, seeds, counters):
     """Sweep over all parameters once for each row of `betas` (S, L), block by block.
 
@@ -76,8 +108,12 @@ def polish_levels(entries, edges, spacings, top, levels, fields, with_pairs):
                 for j in range(len(curvature)):
                     improved |= _settle(curvature, spacing, top, level, field, j)
                     if with_pairs:
+                        row, stiffness, slope = curvature[j], curvature[j, j], abs(field[j])
                         for i in range(j):
-                            improved |= _settle_pair(curvature, spacing, top, level, field, i, j)
+                            # What the best of four moves could gain at most: mostly that is nothing.
+                            if spacing * (stiffness + curvature[i, i] - 2 * abs(row[i])) < 2 * (slope + abs(field[i])):
+                                improved |= _settle_pair(curvature, spacing, top, level, field, i, j)
+                                slope = abs(field[j])
                 if not improved:
                     break
 

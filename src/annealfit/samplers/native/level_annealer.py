@@ -16,8 +16,7 @@ from annealfit.errors import choose
 from annealfit.metric import Metric
 from annealfit.problem import QuadraticProblem
 from annealfit.problems import Problems
-from annealfit.randomness import descend
-from annealfit.samplers.native.chains import TIE, Annealer, Stop, Stopwatch, Workers, blocks_of_lanes, for_each_read
+from annealfit.samplers.native.chains import Annealer, Stop, Stopwatch, Workers, blocks_of_lanes, for_each_read
 from annealfit.samplers.native.schedule import BetaRange, Schedule
 from annealfit.samplers.protocol import Samples
 
@@ -90,40 +89,30 @@ class LevelAnnealer(Annealer):
         _compile_levels()
 
     def _anneal(self, problems: Problems, seeds: NDArray[np.uint64], should_stop: Stop | None) -> list[Samples]:
-        clock = Stopwatch()
-        reads, top = self.num_reads, problems.levels - 1
+        from annealfit.samplers.native import _levels  # numba takes a moment to load
+
+        clock, reads, top = Stopwatch(), self.num_reads, problems.levels - 1
         spacings = 2 * problems.resolutions
         hot, cold = self._beta_ends(problems, spacings)
-        lanes = descend(seeds[:, None], np.arange(reads)).ravel()
-        levels = self._first_levels(problems, spacings, lanes)
-        spacings = for_each_read(spacings, reads)
-        updates = (levels - top / 2) * spacings[:, None]
-        gradients = problems.gradients if reads == 1 else np.repeat(problems.gradients, reads, axis=0)
+        minima, gradients = np.empty((0, 0)), problems.gradients
+        if self.start == "relaxation":
+            minima, _ = relax(problems, RELAXATION_SWEEPS, QUICK["relative_gap"])
+        levels = np.empty((len(problems) * reads, problems.n_parameters), dtype=np.int64)
+        updates, lane_seeds = np.empty(levels.shape), np.empty(len(levels), dtype=np.uint64)
+        _levels.first_levels(minima, spacings, top, problems.bits, seeds, reads, levels, updates, lane_seeds)
+        if reads > 1:
+            spacings, gradients = np.repeat(spacings, reads), np.repeat(gradients, reads, axis=0)
         fields = problems.metric.times(updates) + gradients
-        intercept, slope = self._schedule.line(for_each_read(hot, reads), for_each_read(cold, reads))
+        line = self._schedule.line(for_each_read(hot, reads), for_each_read(cold, reads))
         clock.lap()
-        run = _Run(
-            problems.metric, spacings, top, self._schedule, intercept, slope, levels, fields, descend(lanes, [1])
-        )
+        run = _Run(problems.metric, spacings, top, self._schedule, *line, levels, fields, lane_seeds)
         sweeps = run.go(self.num_threads, should_stop, self.polish)
         clock.lap()
-        updates = (levels - top / 2) * spacings[:, None]
+        bits = np.empty((*levels.shape, problems.bits), dtype=np.uint8)
+        _levels.read_levels(levels, spacings, top, bits, updates)
         energies = problems.metric.energies(gradients, updates).reshape(len(problems), reads)
-        bits = (levels[:, :, None] >> np.arange(problems.bits)) & 1
-        by_problem = bits.astype(np.uint8).reshape(len(problems), reads, *bits.shape[1:])
+        by_problem = bits.reshape(len(problems), reads, *bits.shape[1:])
         return self._answers(by_problem, energies, (hot, cold), sweeps, clock)
-
-    def _first_levels(
-        self, problems: Problems, spacings: NDArray[np.float64], lanes: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """Levels (P·reads, D)."""
-        top = problems.levels - 1
-        if self.start == "random":
-            words = descend(descend(lanes, [0])[:, None], np.arange(problems.n_parameters))
-            return (words >> np.uint64(64 - problems.bits)).astype(np.int64)
-        minima, _ = relax(problems, RELAXATION_SWEEPS, QUICK["relative_gap"])
-        levels = np.rint(np.clip(minima / spacings[:, None] + (top / 2 - TIE), 0, top)).astype(np.int64)
-        return np.repeat(levels, self.num_reads, axis=0)
 
     def _beta_ends(
         self, problems: Problems, spacings: NDArray[np.float64]
@@ -133,10 +122,7 @@ class LevelAnnealer(Annealer):
         if self.beta_range is not None:
             hot, cold = self.beta_range
             return np.full(len(problems), float(hot)), np.full(len(problems), float(cold))
-        metric = problems.metric
-        stiffness = metric.diagonal if metric.is_convex else metric.row_norms
-        typical = stiffness.sum() / max(np.count_nonzero(stiffness), 1) or 1.0
-        scales = 1 / (typical * spacings**2)
+        scales = 1 / (problems.metric.typical_stiffness * spacings**2)
         hottest = WARM if self.start == "relaxation" else WARM / (problems.levels / 2) ** 2
         return hottest * scales, COLD * scales
 
