@@ -245,10 +245,10 @@ def move(outputs, multiples, changes, labels, balance, moved, probabilities, los
 
 
 @njit(nogil=True, cache=True)
-def subtract_labels(probabilities, labels):
-    """`π − y`, in place of the probabilities (C, n)."""
+def subtract_labels(probabilities, labels, residuals):
+    """`π − y` where y is 1, of probabilities (C, n), in residuals (C, n), which may be the same array."""
     for i in range(len(labels)):
-        probabilities[labels[i], i] -= 1
+        residuals[labels[i], i] = probabilities[labels[i], i] - 1
 
 
 @njit(nogil=True, cache=True, fastmath=ANY_ORDER)

@@ -57,9 +57,8 @@ class HeadSpan:
     def changes(self, chunk: Chunk) -> Array:
         """How the outputs of a chunk change along each direction, (m, outputs, n)."""
         if chunk not in self._changes:
-            first = chunk.step(self.directions[0].T)
-            found = np.empty((len(self.directions), *first.shape), first.dtype)
-            found[0] = first
+            found = np.empty((len(self.directions), *self.point.outputs(chunk).shape))
+            chunk.step(self.directions[0].T, out=found[0])
             if self.previous is not None:
                 np.subtract(self.point.outputs(chunk), self.previous.outputs(chunk), out=found[1])
             self._changes[chunk] = found

@@ -294,7 +294,7 @@ class HeadPoint:
     # Terms, each a sum over the rows of a chunk.
 
     def _slopes(self, chunk: Chunk) -> tuple[Array]:
-        residuals = self.head.link.residuals(self.probabilities(chunk), chunk.labels)
+        residuals = self.head.link.residuals(self.probabilities(chunk), chunk.labels, dtype=chunk.precision)
         return (chunk.moments(chunk.weighted(residuals)),)
 
     def _output_grams(self, chunk: Chunk) -> tuple[Array]:

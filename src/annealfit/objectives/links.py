@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,13 @@ class Link(Protocol):
     def mean_spreads(self, outputs: Array) -> Array:
         """The mean over outputs of `π(1 − π)`, shape (n,): how much each row's loss bends."""
 
-    def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
-        """`π − y`, shape (outputs, n): the derivative of each row's loss in its outputs."""
+    def residuals(
+        self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False, dtype: Any = None
+    ) -> Array:
+        """`π − y`, shape (outputs, n): the derivative of each row's loss in its outputs.
+
+        In the place of the probabilities, or in another precision; else as they are.
+        """
 
     def bends(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
         """The second derivatives, summed over rows, in the multiples of changes (m, outputs, n) of the outputs.
@@ -175,16 +180,18 @@ class Softmax:
         _links.mean_spreads(outputs, found)
         return found
 
-    def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
+    def residuals(
+        self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False, dtype: Any = None
+    ) -> Array:
         """`π − y`."""
-        residuals = probabilities if overwrite else probabilities.copy()
+        residuals = probabilities if overwrite else probabilities.astype(dtype or probabilities.dtype)
         if residuals.size >= MANY_OUTPUTS:
             from annealfit.objectives import _links
 
-            _links.subtract_labels(residuals, labels)
+            _links.subtract_labels(probabilities, labels, residuals)
             return residuals
         positions = _flat_positions(labels)
-        residuals.put(positions, residuals.take(positions) - 1)
+        residuals.put(positions, probabilities.take(positions) - 1)  # in their precision: what is left may be small
         return residuals
 
     def bends(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
@@ -292,9 +299,12 @@ class Logistic:
         probabilities = expit(outputs[0])
         return probabilities * (1 - probabilities)
 
-    def residuals(self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False) -> Array:
+    def residuals(
+        self, probabilities: Array, labels: NDArray[np.intp], *, overwrite: bool = False, dtype: Any = None
+    ) -> Array:
         """`π − y`."""
-        return probabilities - labels.astype(probabilities.dtype)
+        residuals = probabilities - labels.astype(probabilities.dtype)
+        return residuals if dtype is None else residuals.astype(dtype, copy=False)
 
     def bends(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
         """`π(1 − π)` times the products of the changes."""

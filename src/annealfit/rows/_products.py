@@ -1,4 +1,4 @@
-"""Outputs of rows, compiled by numba: every row is read once, and straight from where it is.
+"""Products with rows, compiled by numba: every row is read once, and straight from where it is.
 
 A BLAS first copies what it multiplies into an order of its own. With hundreds of outputs that pays; with ten of them
 the copy takes as long as the product.
@@ -6,6 +6,8 @@ the copy takes as long as the product.
 
 import numpy as np
 from numba import njit
+
+from annealfit._vectors import LANES, convert, load, multiply_add, repeat, store
 
 OUTPUTS_AT_ONCE = 5
 """For two rows: as many sums as fit into registers."""
@@ -43,18 +45,115 @@ def project_rows(features, weights, outputs):
             outputs[first + 3, other], outputs[first + 4, other] = y3, y4
 
 
+ROWS_AT_ONCE = 64
+"""Their sums are added up in registers, and then to those of all rows, in double precision."""
+
+
+@njit(forceinline=True)
+def _add(totals, place, vector):
+    """Add a vector in single precision to one in double, in an array as in `load`."""
+    before = load(totals, place)
+    store(totals, place, before + convert(vector, before))
+
+
 @njit(nogil=True, cache=True)
-def copy_from_centre(features, centre, copy):
-    """The features (n, d) less the centre (d,), in `copy`, which is overwritten; returns the farthest of each (d,)."""
-    farthest = np.zeros(len(centre))
-    for row in range(len(features)):
-        x, y = features[row], copy[row]
+def add_moments(features, values, moments):
+    """Add `VX` to moments (O, d) in double precision, of features (n, d) and values (O, n) in single.
+
+    d is a multiple of LANES, and O one of OUTPUTS_AT_ONCE.
+    """
+    blocks = features.shape[1] // LANES
+    nothing = repeat(0.0, load(features, 0))
+    for first in range(0, len(features), ROWS_AT_ONCE):
+        last = min(first + ROWS_AT_ONCE, len(features))
+        for output in range(0, len(values), OUTPUTS_AT_ONCE):
+            v0, v1, v2 = values[output], values[output + 1], values[output + 2]
+            v3, v4 = values[output + 3], values[output + 4]
+            for block in range(blocks):
+                sum0 = sum1 = sum2 = sum3 = sum4 = nothing
+                for row in range(first, last):
+                    x = load(features, row * blocks + block)
+                    sum0 = multiply_add(v0[row], x, sum0)
+                    sum1 = multiply_add(v1[row], x, sum1)
+                    sum2 = multiply_add(v2[row], x, sum2)
+                    sum3 = multiply_add(v3[row], x, sum3)
+                    sum4 = multiply_add(v4[row], x, sum4)
+                place = output * blocks + block
+                _add(moments, place, sum0)
+                _add(moments, place + blocks, sum1)
+                _add(moments, place + 2 * blocks, sum2)
+                _add(moments, place + 3 * blocks, sum3)
+                _add(moments, place + 4 * blocks, sum4)
+
+
+@njit(nogil=True, cache=True)
+def gram_of_block(features, roots, first, last, gram):
+    """`Σ r² xxᵀ` of the features first … last − 1 of rows (n, d), in single precision, and a 1; overwrites gram.
+
+    The rows of the block are multiplied by their roots (n,), some at a time, to where all products find them.
+    """
+    size = last - first
+    blocks = -(-size // LANES)
+    rooted = np.zeros((ROWS_AT_ONCE, blocks * LANES), features.dtype)
+    products, sums, total = np.zeros((blocks * LANES, blocks * LANES)), np.zeros(size), 0.0
+    nothing = repeat(0.0, load(rooted, 0))
+    for start in range(0, len(features), ROWS_AT_ONCE):
+        count = min(ROWS_AT_ONCE, len(features) - start)
+        for row in range(count):
+            x, y, root = features[start + row, first:last], rooted[row], roots[start + row]
+            for j in range(size):
+                y[j] = root * x[j]
+            for j in range(size):
+                sums[j] += root * y[j]
+            total += root * root
+        for block in range(blocks):
+            for i in range(0, (block + 1) * LANES, 4):
+                sum0 = sum1 = sum2 = sum3 = nothing
+                for row in range(count):
+                    x, y = load(rooted, row * blocks + block), rooted[row]
+                    sum0 = multiply_add(y[i], x, sum0)
+                    sum1 = multiply_add(y[i + 1], x, sum1)
+                    sum2 = multiply_add(y[i + 2], x, sum2)
+                    sum3 = multiply_add(y[i + 3], x, sum3)
+                place = i * blocks + block
+                _add(products, place, sum0)
+                _add(products, place + blocks, sum1)
+                _add(products, place + 2 * blocks, sum2)
+                _add(products, place + 3 * blocks, sum3)
+    for i in range(size):
+        for j in range(i + 1):
+            gram[i, j] = gram[j, i] = products[j, i]
+        gram[i, size] = gram[size, i] = sums[i]
+    gram[size, size] = total
+
+
+@njit(nogil=True, cache=True, fastmath=ANY_ORDER)
+def look_at_columns(features, weights, centre, copy, farthest, totals):
+    """All that is to be known about the columns of features (n, d), in one look at them.
+
+    The features less the centre (d,) are in `copy`, the farthest of each column in `farthest` (d,), and in totals
+    (3, d) the sums over rows, weighed (n,), of features, of their squares and of their magnitudes. All are overwritten.
+    """
+    count = len(features)
+    farthest[:] = 0
+    totals[:] = 0
+    for row in range(0, count, 4):  # at a time: then totals are read and written less often
+        rows = (row, min(row + 1, count - 1), min(row + 2, count - 1), min(row + 3, count - 1))
+        x0, x1, x2, x3 = features[rows[0]], features[rows[1]], features[rows[2]], features[rows[3]]
+        y0, y1, y2, y3 = copy[rows[0]], copy[rows[1]], copy[rows[2]], copy[rows[3]]
+        a0 = weights[rows[0]]  # beyond the last row is the last one again, which then weighs nothing
+        a1 = weights[rows[1]] if row + 1 < count else 0.0
+        a2 = weights[rows[2]] if row + 2 < count else 0.0
+        a3 = weights[rows[3]] if row + 3 < count else 0.0
         for j in range(len(centre)):
-            distance = x[j] - centre[j]
-            y[j] = distance
-            size = abs(distance)
-            farthest[j] = farthest[j] if farthest[j] >= size else size  # what is not a number is farthest
-    return farthest
+            d0, d1, d2, d3 = x0[j] - centre[j], x1[j] - centre[j], x2[j] - centre[j], x3[j] - centre[j]
+            y0[j], y1[j], y2[j], y3[j] = d0, d1, d2, d3
+            one, other = max(abs(d0), abs(d1)), max(abs(d2), abs(d3))
+            size = one if one >= other else other
+            farthest[j] = farthest[j] if farthest[j] >= size else size
+            totals[0, j] += (a0 * x0[j] + a1 * x1[j]) + (a2 * x2[j] + a3 * x3[j])
+            totals[1, j] += (a0 * x0[j] * x0[j] + a1 * x1[j] * x1[j]) + (a2 * x2[j] * x2[j] + a3 * x3[j] * x3[j])
+            totals[2, j] += (a0 * abs(x0[j]) + a1 * abs(x1[j])) + (a2 * abs(x2[j]) + a3 * abs(x3[j]))
 
 
 @njit(nogil=True, cache=True)
@@ -79,16 +178,3 @@ def move_grams(entries, edges, shift, factor, lift):
             for j in range(size):
                 gram[i, j] += sums[i] * moved[j] + moved[i] * sums[j] + total * (moved[i] * moved[j])
             gram[i, size] = gram[size, i] = sums[i] + total * moved[i]
-
-
-@njit(nogil=True, cache=True)
-def add_columns(features, weights, totals):
-    """Add to totals (3, d) the weighted sums over rows of features (n, d), of their squares and of their magnitudes."""
-    sums, squares, magnitudes = totals[0], totals[1], totals[2]
-    for row in range(len(features)):
-        x, weight = features[row], weights[row]
-        for j in range(len(x)):
-            weighed = weight * x[j]
-            sums[j] += weighed
-            squares[j] += weighed * x[j]
-            magnitudes[j] += abs(weighed)

@@ -28,6 +28,7 @@ class Chunk(ABC):
     that stays in memory can be kept as long as it does.
     """
 
+    precision: Any = np.float64  # of the values whose moments are worked out
     labels: NDArray[np.intp]  # (n,), whole numbers below the number of classes
     weights: NDArray[np.float64] | None  # (n,); None where every row counts once
 
@@ -35,9 +36,12 @@ class Chunk(ABC):
     def project(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """`WᵀXᵀ`: the outputs (O, n) of weights (D, O)."""
 
-    def step(self, updates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How outputs change with updates (D, O) of the weights, (O, n): `project`, or nearly."""
-        return self.project(updates)
+    def step(self, updates: NDArray[np.float64], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """How outputs change with updates (D, O) of the weights, (O, n): `project`, or nearly; in `out`, if given."""
+        if out is None:
+            return self.project(updates)
+        out[:] = self.project(updates)
+        return out
 
     @abstractmethod
     def moments(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

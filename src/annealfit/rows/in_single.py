@@ -37,36 +37,44 @@ class CopiedChunk(TableChunk):
     """
 
     @cached_property
-    def _copy(self) -> tuple[NDArray[np.float32], NDArray[np.float64]] | None:
-        """The features (n, d) from the centre (d,), and the centre; None for numbers that need the wider range."""
+    def _look(self) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64], bool]:
+        """The features (n, d) from the centre, in single precision; the centre (d,); sums of columns (3, d).
+
+        And whether they are numbers for single precision: where they are not, the copy is of no use.
+        """
         from annealfit.rows import _products  # numba takes a moment to load
 
         every = -(-len(self.features) // _ROWS_FOR_CENTRE)
         with np.errstate(over="ignore", invalid="ignore"):  # of huge features, which then stay as they are
             centre = np.median(self.features[::every], axis=0)
         copy = np.empty(self.features.shape, np.float32)
-        farthest = _products.copy_from_centre(self.features, centre, copy)
-        if not ((farthest == 0) | ((_SAFE[0] <= farthest) & (farthest <= _SAFE[1]))).all():
-            return None
+        farthest, totals = np.empty(len(centre)), np.empty((3, len(centre)))
+        weights = np.ones(len(self.labels)) if self.weights is None else self.weights
+        _products.look_at_columns(self.features, weights, centre, copy, farthest, totals)
+        is_safe = (farthest == 0) | ((_SAFE[0] <= farthest) & (farthest <= _SAFE[1]))
         products.compile_for(copy.dtype)
-        return copy, centre
+        return copy, centre, totals, bool((is_safe & np.isfinite(totals[0])).all())
+
+    @property
+    def _copy(self) -> tuple[NDArray[np.float32], NDArray[np.float64]] | None:
+        """The copy and its centre; None for numbers that need the wider range."""
+        copy, centre, _, is_useful = self._look
+        return (copy, centre) if is_useful else None
 
     def column_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Of the rows as they are, in one look."""
-        from annealfit.rows import _products
-
-        totals = np.zeros((3, self.features.shape[1]))
-        _products.add_columns(self.features, self.weighted(np.ones(len(self.labels))), totals)
-        sums, squares, magnitudes = np.column_stack([totals, np.full(3, self.total_weight)])
+        """Of the rows as they are, from the look that makes the copy."""
+        sums, squares, magnitudes = np.column_stack([self._look[2], np.full(3, self.total_weight)])
         return sums, squares, magnitudes
 
-    def step(self, updates: NDArray[np.float64]) -> NDArray[np.float64]:
+    precision = np.float32
+
+    def step(self, updates: NDArray[np.float64], out: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """`UᵀXᵀ`, (O, n), right to seven digits."""
         if self._copy is None:
-            return self.project(updates)
+            return super().step(updates, out)
         copy, centre = self._copy
         factors, unit = _in_single(updates[:-1].T)
-        outputs = np.multiply(products.project(copy, factors), unit, dtype=np.float64)
+        outputs = np.multiply(products.project(copy, factors), unit, out=out, dtype=np.float64)
         outputs += (updates[-1] + centre @ updates[:-1])[:, None]
         return outputs
 
@@ -77,7 +85,7 @@ class CopiedChunk(TableChunk):
         copy, centre = self._copy
         factors, unit = _in_single(values)
         found = np.empty((len(values), len(centre) + 1))
-        found[:, -1] = values.sum(axis=1)
+        found[:, -1] = values.sum(axis=1, dtype=np.float64)
         np.multiply(products.moments(copy, factors), unit, out=found[:, :-1], dtype=np.float64)
         found[:, :-1] += found[:, -1:] * centre
         return found
@@ -98,8 +106,10 @@ _ORDINARY = 1e-3, 1e3  # the largest of values that are what they are in single 
 _LIFT = 1e-5  # of a Gram matrix's diagonal: more than rounding takes from its smallest eigenvalue
 
 
-def _in_single(values: NDArray[np.float64]) -> tuple[NDArray[np.float32], np.float64]:
+def _in_single(values: NDArray[Any]) -> tuple[NDArray[np.float32], np.float64]:
     """Values in a unit in which single precision can hold them, and the unit."""
+    if values.dtype == np.float32:
+        return values, np.float64(1.0)
     largest = max(values.max(initial=0.0), -values.min(initial=0.0))
     if largest == 0 or _ORDINARY[0] < largest < _ORDINARY[1]:
         return values.astype(np.float32), np.float64(1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,8 @@ from annealfit.threads import WORTH_THREADS, blas_threads, in_order
 # By measurement (`python -m benchmarks.products`): outside of these a BLAS is as quick, or quicker.
 FEWEST_FEATURES = 100
 OUTPUTS = range(2, 16)
+MOST_FEATURES_FOR_MOMENTS, LANES = 512, 16  # in single precision, whole vectors of them
+WIDEST_BLOCK = 64  # of Gram matrices in single precision
 _PARTS = 8  # of rows that are worth threads
 
 
@@ -44,8 +46,7 @@ def project(features: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
     else:
         from annealfit.rows import _products  # numba takes a moment to load
 
-        missing = -len(weights) % _products.OUTPUTS_AT_ONCE
-        padded = np.concatenate([weights, np.zeros((missing, weights.shape[1]), weights.dtype)])
+        padded = _padded(weights)
         outputs = np.empty((len(padded), len(features)), features.dtype)
 
         def part(bounds: tuple[int, int]) -> None:
@@ -72,18 +73,50 @@ def moments(features: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     >>> moments(np.ones((3, 1)), np.array([[1.0, 2.0, 3.0]])).tolist()
     [[6.0]]
     """
-
-    def part(bounds: tuple[int, int]) -> NDArray[Any]:
-        rows = slice(*bounds)
-        # A product with a vector is another one, several times as fast as that with a matrix of one row.
-        return (values[0, rows] @ features[rows])[None] if len(values) == 1 else values[:, rows] @ features[rows]
-
+    part = _part_of_moments(features, values)
     if values.size * features.shape[1] < WORTH_THREADS:
         return part((0, len(features)))
     found, *others = in_order(part, _parts(len(features)))
     for other in others:
         found += other
     return found
+
+
+def _part_of_moments(features: NDArray[Any], values: NDArray[Any]) -> Callable[[tuple[int, int]], NDArray[Any]]:
+    """What works out `VX` of some of the rows."""
+    size = features.shape[1]
+    if are_ours(features, len(values)) and features.dtype == np.float32 and _fits_lanes(size):
+        from annealfit.rows import _products
+
+        padded = _padded(values)
+
+        def ours(bounds: tuple[int, int]) -> NDArray[Any]:
+            found, rows = np.zeros((len(padded), size)), slice(*bounds)
+            _products.add_moments(features[rows], padded[:, rows], found)
+            return found[: len(values)]
+
+        return ours
+
+    def theirs(bounds: tuple[int, int]) -> NDArray[Any]:
+        rows = slice(*bounds)
+        # A product with a vector is another one, several times as fast as that with a matrix of one row.
+        return (values[0, rows] @ features[rows])[None] if len(values) == 1 else values[:, rows] @ features[rows]
+
+    return theirs
+
+
+def _fits_lanes(size: int) -> bool:
+    return size <= MOST_FEATURES_FOR_MOMENTS and size % LANES == 0
+
+
+def _padded(values: NDArray[Any]) -> NDArray[Any]:
+    """As many rows as compiled code works on at once, the last ones empty."""
+    from annealfit.rows import _products  # numba takes a moment to load
+
+    missing = -len(values) % _products.OUTPUTS_AT_ONCE
+    if not missing:
+        return np.ascontiguousarray(values)
+    return np.concatenate([values, np.zeros((missing, values.shape[1]), values.dtype)])
 
 
 def block_grams(
@@ -99,9 +132,16 @@ def block_grams(
     roots = np.sqrt(values)[:, None]
     sizes = gram_sizes(blocks)
     entries = np.empty(sum(size**2 for size in sizes))
+    is_single = features.dtype == roots.dtype == np.float32
+    is_narrow = is_single and max(sizes) <= WIDEST_BLOCK + 1 and origin is None and features.flags.c_contiguous
 
     def work_out(item: tuple[slice, NDArray[np.float64]]) -> None:
         block, gram = item
+        if is_narrow:
+            from annealfit.rows import _products
+
+            _products.gram_of_block(features, roots[:, 0], block.start, block.stop, gram)
+            return
         part = np.empty((len(roots), len(gram)), roots.dtype)
         own = features[:, block]
         np.multiply(own if origin is None else own - origin[block], roots, out=part[:, :-1])

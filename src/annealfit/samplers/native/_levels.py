@@ -28,6 +28,9 @@ ROUNDING = 1e-12
 MOST_PASSES = 100
 """Over all parameters, of a descent that a handful ends."""
 
+LONGEST_CHAIN, FARTHEST_UP = 6, 0.5
+"""Moves in a chain; and how far up it may lead, in units of how its first move bends the energy: docs/annealer.md."""
+
 NEGLIGIBLE = 1e-18
 """A weight, in units of the largest, below which no double-precision draw can end."""
 
@@ -97,25 +100,73 @@ def anneal_levels(entries, edges, spacings, top, betas, levels, fields, seeds, c
 
 
 @njit(nogil=True, cache=True)
-def polish_levels(entries, edges, spacings, top, levels, fields, with_pairs):
-    """Descend until no move of one parameter lowers the energy, nor one of two by a level each, if `with_pairs`."""
+def polish_levels(entries, edges, spacings, top, levels, fields, with_chains):
+    """Descend until no move of one parameter lowers the energy, nor, `with_chains`, a chain of moves by a level each.
+
+    No pair of such moves does then, either: one of them goes where the slope leads, and is followed by its best
+    partner.
+    """
     for block in range(len(edges) - 1):
         first, last, curvature = cut_block(entries, edges, block)
+        size = last - first
+        slopes, is_used = np.empty(size), np.empty(size, np.bool_)
+        places, changes = np.empty(LONGEST_CHAIN, np.int64), np.empty(LONGEST_CHAIN, np.int64)
         for lane in range(len(levels)):
             level, field, spacing = levels[lane, first:last], fields[lane, first:last], spacings[lane]
             for _ in range(MOST_PASSES):
                 improved = False
-                for j in range(len(curvature)):
+                for j in range(size):
                     improved |= _settle(curvature, spacing, top, level, field, j)
-                    if with_pairs:
-                        row, stiffness, slope = curvature[j], curvature[j, j], abs(field[j])
-                        for i in range(j):
-                            # What the best of four moves could gain at most: mostly that is nothing.
-                            if spacing * (stiffness + curvature[i, i] - 2 * abs(row[i])) < 2 * (slope + abs(field[i])):
-                                improved |= _settle_pair(curvature, spacing, top, level, field, i, j)
-                                slope = abs(field[j])
                 if not improved:
                     break
+            if with_chains:
+                j, in_vain = 0, 0
+                for _ in range(MOST_PASSES * size):
+                    length = _best_chain(curvature, spacing, top, level, field, j, slopes, is_used, places, changes)
+                    for step in range(length):
+                        _move(curvature, spacing, level, field, places[step], changes[step])
+                    in_vain = 0 if length else in_vain + 1
+                    j = (j + 1) % size
+                    if in_vain == size:
+                        break
+
+
+@njit(nogil=True)
+def _best_chain(curvature, spacing, top, level, field, j, slopes, is_used, places, changes):
+    """How many moves of a chain lower the energy most; 0 if none does.
+
+    The chain begins with parameter j, by a level in the direction of its slope; and each move is followed by that of
+    another parameter that costs least then, by which what was lost is made good (Kernighan and Lin). It is given up
+    where it has cost more than such chains make good. Moves are in places and changes; slopes and is_used are for
+    working out.
+    """
+    for i in range(len(field)):
+        slopes[i], is_used[i] = field[i], False
+    limit = FARTHEST_UP * spacing * curvature[j, j]
+    place, change = j, -1 if field[j] > 0 else 1
+    best, best_length, total, size = 0.0, 0, 0.0, 0.0  # energies are in units of the spacing
+    if not 0 <= level[j] + change <= top:
+        return 0
+    for step in range(LONGEST_CHAIN):
+        bend, slope = spacing * curvature[place, place], 2 * change * slopes[place]
+        total += bend + slope
+        size += abs(bend) + abs(slope)
+        if total < best and total < -ROUNDING * size:
+            best, best_length = total, step + 1
+        is_used[place], places[step], changes[step] = True, place, change
+        row = curvature[place]
+        for i in range(len(row)):
+            slopes[i] += spacing * change * row[i]
+        least, place = limit - total, -1
+        for i in range(len(row)):
+            cost = spacing * curvature[i, i] - 2 * abs(slopes[i])
+            if cost < least and not is_used[i]:
+                direction = -1 if slopes[i] > 0 else 1
+                if 0 <= level[i] + direction <= top:
+                    least, place, change = cost, i, direction
+        if place < 0:
+            break
+    return best_length
 
 
 @njit(nogil=True)
@@ -128,37 +179,23 @@ def _settle(curvature, spacing, top, level, field, j):
     else:  # at one end or the other
         change = spacing * top
         chosen = 0 if 2 * (field[j] - stiffness * spacing * level[j]) + stiffness * change > 0 else top
-    return chosen != level[j] and _move(curvature, spacing, level, field, j, chosen - level[j], j, 0)
-
-
-@njit(nogil=True)
-def _settle_pair(curvature, spacing, top, level, field, i, j):
-    """Move two parameters by one level each, the best way there is; whether they moved."""
-    best, best_i, best_j = 0.0, 0, 0
-    squares = curvature[i, i] + curvature[j, j]
-    for change_i in (-1, 1):
-        for change_j in (-1, 1):
-            if 0 <= level[i] + change_i <= top and 0 <= level[j] + change_j <= top:
-                bend = spacing * (squares + 2 * change_i * change_j * curvature[i, j])
-                gain = 2 * (change_i * field[i] + change_j * field[j]) + bend  # energy, in units of the spacing
-                if gain < best:
-                    best, best_i, best_j = gain, change_i, change_j
-    return best_i != 0 and _move(curvature, spacing, level, field, i, best_i, j, best_j)
-
-
-@njit(nogil=True)
-def _move(curvature, spacing, level, field, i, change_i, j, change_j):
-    """Change two levels (or one) if that lowers the energy by more than rounding could; whether it did."""
-    step_i, step_j = spacing * change_i, spacing * change_j
-    linear = 2 * (step_i * field[i] + step_j * field[j])
-    bend = step_i * step_i * curvature[i, i] + step_j * step_j * curvature[j, j] + 2 * step_i * step_j * curvature[i, j]
+    if chosen == level[j]:
+        return False
+    step = spacing * (chosen - level[j])
+    linear, bend = 2 * step * field[j], step * step * stiffness
     if linear + bend >= -ROUNDING * (abs(linear) + abs(bend)):
         return False
-    level[i] += change_i
-    level[j] += change_j
-    for k in range(len(field)):
-        field[k] += step_i * curvature[i, k] + step_j * curvature[j, k]
+    _move(curvature, spacing, level, field, j, chosen - level[j])
     return True
+
+
+@njit(nogil=True)
+def _move(curvature, spacing, level, field, j, change):
+    """Change the level of one parameter, and the fields with it."""
+    level[j] += change
+    row = curvature[j]
+    for i in range(len(field)):
+        field[i] += spacing * change * row[i]
 
 
 @njit(nogil=True)

@@ -26,7 +26,7 @@ SWEEPS_BETWEEN_QUESTIONS = 32
 # β times what it costs to be one level off the centre, at the hot end and at the cold one (see docs/annealer.md).
 # From the relaxation the answer is a level or two away; from anywhere the whole range has to be in reach.
 WARM, COLD = 1.0, 20.0
-MOST_PARAMETERS_FOR_PAIRS = 100  # their number grows as the square
+MOST_PARAMETERS_FOR_CHAINS = 100  # the work grows as the square
 RELAXATION_SWEEPS = 4  # of the box-constrained descent that the start is rounded from
 
 
@@ -45,7 +45,8 @@ class LevelAnnealer(Annealer):
         Where every read starts: from the continuous minimum over the box, rounded, or from random levels.
     polish : bool
         End every read with a descent, to a state that no change of one parameter improves, nor (up to 100
-        parameters) one of two by a level each. Without it a read ends where the chain is.
+        parameters) one of two by a level each, nor a chain of up to six. Without it a read ends where the annealing
+        does.
     beta_range : (hot, cold) or None
         Inverse temperatures of the first and the last sweep, in units of the problem's energy. None takes them from
         the problem: from the start's temperature to one at which every parameter settles.
@@ -67,7 +68,7 @@ class LevelAnnealer(Annealer):
 
     """
 
-    num_sweeps: int = 5
+    num_sweeps: int = 3
     num_reads: int = 1
     start: str = "relaxation"
     polish: bool = True
@@ -182,10 +183,10 @@ class _Run:
     def _polish(self, lanes: slice) -> None:
         from annealfit.samplers.native._levels import polish_levels
 
-        pairs = self.metric.size <= MOST_PARAMETERS_FOR_PAIRS
+        with_chains = self.metric.size <= MOST_PARAMETERS_FOR_CHAINS
         if not self.cancelled:
             own = self.spacings[lanes], self.top, self.levels[lanes], self.fields[lanes]
-            polish_levels(*self.metric.packed, *own, pairs)
+            polish_levels(*self.metric.packed, *own, with_chains)
 
 
 @cache
