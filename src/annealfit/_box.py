@@ -1,10 +1,13 @@
-"""Curvatures of blocks, compiled: coordinate descent in a box, which is behind `annealfit.bounds`, and products."""
+"""Curvatures, compiled: coordinate descent in a box, which is behind `annealfit.bounds`, products, small systems."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+IN_REGISTERS = {"reassoc", "contract"}
+"""Sums may be added up in vector registers; always in the same order."""
 
 
 @njit(nogil=True)
@@ -112,7 +115,7 @@ def multiply(entries: NDArray[np.float64], edges: NDArray[np.intp], values: NDAr
     return products
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # sums in vector registers, always in the same order
+@njit(cache=True, nogil=True, fastmath=IN_REGISTERS)
 def solve(factors: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """`(LLᵀ)⁻¹v` for every row of values (P, D), with lower triangular blocks, packed as those of `Metric.packed`."""
     solutions = values.copy()
@@ -134,3 +137,38 @@ def solve(factors: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray
                 for j in range(i):
                     own[j] -= row[j] * found
     return solutions
+
+
+@njit(cache=True, nogil=True, fastmath=IN_REGISTERS)
+def least(matrix: NDArray[np.float64], slopes: NDArray[np.float64], firm: float) -> tuple[NDArray[np.float64], bool]:
+    """Where `sᵀm + ½mᵀBm` is least, for a small matrix (n, n) that bends upward in all directions, and in none hardly.
+
+    Each direction is given length 1 in it. The second answer is whether no squared pivot is below `firm`: else the
+    first is of no use.
+    """
+    size = len(slopes)
+    scales, factor, found = np.zeros(size), np.zeros((size, size)), np.zeros(size)
+    for i in range(size):
+        scales[i] = 1 / np.sqrt(matrix[i, i]) if matrix[i, i] > 0 else 0.0
+    for i in range(size):
+        for j in range(i + 1):
+            total = matrix[i, j] * scales[i] * scales[j]
+            for k in range(j):
+                total -= factor[i, k] * factor[j, k]
+            if j < i:
+                factor[i, j] = total / factor[j, j]
+            elif total >= firm:
+                factor[i, i] = np.sqrt(total)
+            else:
+                return found, False
+        total = -slopes[i] * scales[i]
+        for k in range(i):
+            total -= factor[i, k] * found[k]
+        found[i] = total / factor[i, i]
+    for i in range(size - 1, -1, -1):
+        for k in range(i + 1, size):
+            found[i] -= factor[k, i] * found[k]
+        found[i] /= factor[i, i]
+    for i in range(size):
+        found[i] *= scales[i]
+    return found, True

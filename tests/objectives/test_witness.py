@@ -65,7 +65,7 @@ def test_rows_that_pass_by_have_the_same_witness():
 
 
 def test_a_fit_of_correlated_features_ends_by_its_tolerance_long_before_its_own_certificate_says_so():
-    X, y = correlated(2, 4, n_rows=1000, n_features=40)
+    X, y = correlated(3, 4, n_rows=1000, n_features=90)
     fitted = AnnealedClassifier(random_state=0).fit(X, y)
     assert fitted.stop_reason_ == "tolerance"
     head = LinearHead.of_arrays(X, y, 4, fitted.regularization)

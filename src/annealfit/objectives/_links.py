@@ -245,6 +245,49 @@ def move(outputs, multiples, changes, labels, balance, moved, probabilities, los
 
 
 @njit(nogil=True, cache=True)
+def move_weights(weights, multiples, directions, may_balance, moved):
+    """Weights (D, O) after multiples (m, O) of directions (m, O, D), in `moved`; returns whether they are balanced.
+
+    They are if they may be, and if all outputs move: then their mean over the outputs is taken away.
+    """
+    size, outputs = weights.shape
+    balance = may_balance
+    for c in range(outputs):
+        stays = True
+        for j in range(size):
+            step = 0.0
+            for a in range(len(directions)):
+                step += multiples[a, c] * directions[a, c, j]
+            stays &= step == 0
+            moved[j, c] = weights[j, c] + step
+        balance &= not stays
+    if balance:
+        for j in range(size):
+            row, common = moved[j], 0.0
+            for c in range(outputs):
+                common += row[c]
+            for c in range(outputs):
+                row[c] -= common / outputs
+    return balance
+
+
+@njit(nogil=True, cache=True)
+def add_penalties(bends, directions, ridge, starts):
+    """Add to bends (m·G, m·G) what the penalty bends along directions (m, O, D), of outputs in groups (G,)."""
+    count, outputs, size = directions.shape
+    group = 0
+    for c in range(outputs):
+        if group + 1 < len(starts) and c == starts[group + 1]:
+            group += 1
+        for a in range(count):
+            for b in range(count):
+                found = 0.0
+                for j in range(size):
+                    found += ridge[j] * directions[a, c, j] * directions[b, c, j]
+                bends[a * len(starts) + group, b * len(starts) + group] += found
+
+
+@njit(nogil=True, cache=True)
 def subtract_labels(probabilities, labels, residuals):
     """`π − y` where y is 1, of probabilities (C, n), in residuals (C, n), which may be the same array."""
     for i in range(len(labels)):

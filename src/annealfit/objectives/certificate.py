@@ -74,13 +74,14 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
     By Newton's method, a handful of steps near the optimum; where one does not help, by the shares' ratios.
     """
     biases, short_of = np.zeros(len(wanted)), np.inf
-    logits = point.logits
+    logits, distributions = point.logits, point.distributions
     is_dear = not point.head.rows.keeps_chunks or len(wanted) > MOST_GROUPS
     steps = _BALANCING_PASSES if is_dear else _BALANCING_STEPS
     for step in range(steps + 1):
 
         def term(chunk: Chunk) -> tuple[Array, Array]:
-            shares, _ = _tilted(logits(chunk), biases)  # noqa: B023
+            # As they are they may be at hand.
+            shares = _tilted(logits(chunk), biases)[0] if step else distributions(chunk)  # noqa: B023
             weighted = chunk.weighted(shares)
             return weighted.sum(axis=1), weighted @ shares.T
 

@@ -22,9 +22,11 @@ def move_weights(point: HeadPoint, multiples: Array, directions: Array) -> tuple
     their problems hardly see it; but it is penalised, and would take very many iterations to go away. So it is taken
     away where all classes move; one that does not, because its problem was not solved, keeps its weights.
     """
-    steps = np.einsum("ac,acj->cj", multiples, directions)
-    moved, balance = point.weights.T + steps, bool(steps.any(axis=1).all())
-    return np.ascontiguousarray((point.head.link.balanced(moved) if balance else moved).T), balance
+    from annealfit.objectives import _links  # numba takes a moment to load
+
+    moved = np.empty_like(point.weights)
+    balance = _links.move_weights(point.weights, multiples, directions, point.head.link.is_relative, moved)
+    return moved, balance
 
 
 class HeadSpan:

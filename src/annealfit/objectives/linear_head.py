@@ -162,12 +162,9 @@ class LinearHead:
 
     def with_penalty(self, bends: Array, directions: Array) -> Array:
         """Bends along directions (m, outputs, D), of outputs or of groups, with the penalty's; overwrites bends."""
-        count, groups = len(directions), self.link.groups
-        by_output = directions.transpose(1, 0, 2)
-        penalty = (by_output * self.ridge) @ by_output.transpose(0, 2, 1)
-        own = np.arange(groups)
-        penalties = np.add.reduceat(penalty, group_starts(self.n_outputs, groups), axis=0)
-        bends.reshape(count, groups, count, groups)[:, own, :, own] += penalties
+        from annealfit.objectives import _links  # numba takes a moment to load
+
+        _links.add_penalties(bends, directions, self.ridge, group_starts(self.n_outputs, self.link.groups))
         return bends
 
 

@@ -70,8 +70,9 @@ class Link(Protocol):
     def bent(self, probabilities: Array, changes: Array) -> Array:
         """How the derivatives (outputs, n) of each row's loss change with changes (outputs, n) of the outputs."""
 
-    def balanced(self, values: Array) -> Array:
-        """Outputs, or weights of them, (outputs, …) without what changes no probability."""
+    @property
+    def is_relative(self) -> bool:
+        """Whether what all outputs share changes no probability."""
 
     @property
     def groups(self) -> int:
@@ -211,13 +212,10 @@ class Softmax:
         shares -= probabilities * shares.sum(axis=0)
         return shares
 
-    def balanced(self, values: Array) -> Array:
-        """Without what all classes share.
-
-        >>> Softmax(2).balanced(np.array([[3.0], [1.0]])).tolist()
-        [[1.0], [-1.0]]
-        """
-        return values - values.mean(axis=0)
+    @property
+    def is_relative(self) -> bool:
+        """It is."""
+        return True
 
     def _bends_of_groups(self, probabilities: Array, changes: Array, weights: Array | None) -> Array:
         """The same where groups of outputs share their multiples.
@@ -315,9 +313,10 @@ class Logistic:
         """`π(1 − π)z`."""
         return probabilities * (1 - probabilities) * changes
 
-    def balanced(self, values: Array) -> Array:
-        """As they are: every output counts."""
-        return values
+    @property
+    def is_relative(self) -> bool:
+        """There is only one."""
+        return False
 
     @property
     def groups(self) -> int:

@@ -63,10 +63,13 @@ class Proposal:
         span = self._span(accepted)
         slopes = (self.point.gradients * span.directions).sum(axis=2)
         bends, (count, blocks) = span.bends(), slopes.shape
-        starts = group_starts(blocks, len(bends) // count)
-        by_group = _least(bends, np.add.reduceat(slopes, starts, axis=1).ravel()).reshape(count, -1)
-        found = np.repeat(by_group, np.diff(np.append(starts, blocks)), axis=1)
-        return found[0], found[1] if len(found) > 1 else np.zeros_like(found[0])
+        if len(bends) == slopes.size:
+            found = _least(bends, slopes.ravel()).reshape(slopes.shape)
+        else:
+            starts = group_starts(blocks, len(bends) // count)
+            by_group = _least(bends, np.add.reduceat(slopes, starts, axis=1).ravel()).reshape(count, -1)
+            found = np.repeat(by_group, np.diff(np.append(starts, blocks)), axis=1)
+        return found[0], found[1] if count > 1 else np.zeros(blocks)
 
     def _moved(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple) -> Point:
         is_plain = np.ndim(multiple) == 0 and not np.any(previous)
@@ -99,12 +102,14 @@ def _least(bends: Array, slopes: Array) -> Array:
             "the curvature along a step overflowed: features, weights or steps are too large; "
             "standardise the features, or start anew where these weights came from a file"
         )
+    from annealfit import _box  # numba takes a moment to import: only when it is needed
+
+    found, is_firm = _box.least(bends, slopes, _FIRM)
+    if is_firm:  # as mostly: a tenth of an eigenproblem's work
+        return found
     scales = np.sqrt(np.abs(bends.diagonal()))
     scales = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
     scaled = bends * scales[:, None] * scales
-    solution = _solved(scaled, scales * slopes)
-    if solution is not None:
-        return -scales * solution
     values, vectors = np.linalg.eigh(scaled)
     sizes = np.abs(values)
     inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > _FLAT * sizes.max(initial=0.0))
@@ -113,16 +118,6 @@ def _least(bends: Array, slopes: Array) -> Array:
 
 _FLAT = 1e-9  # of the largest bend, after each direction is given length 1 in it
 _FIRM = 1e-5  # squared pivots of a matrix whose diagonal is 1: where none is smaller, hardly a direction is flat
-
-
-def _solved(matrix: Array, values: Array) -> Array | None:
-    """`M⁻¹v` of a matrix that bends upward in all directions, and in none hardly: a tenth of an eigenproblem's work."""
-    from scipy.linalg.lapack import dpotrf, dpotrs  # here: what only names rules does not wait for SciPy
-
-    factor, failed = dpotrf(matrix, lower=True)
-    if failed or factor.diagonal().min() ** 2 < _FIRM:
-        return None
-    return dpotrs(factor, values, lower=True)[0]
 
 
 @dataclass(frozen=True, eq=False)
