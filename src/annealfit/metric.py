@@ -96,9 +96,9 @@ class Metric:
         It is if a Cholesky factorisation of a little more than it succeeds, which is a tenth of an eigenvalue
         problem's work.
         """
-        margin = 1e-12 * self.size * float(np.abs(self.matrix).sum(axis=1).max())  # no eigenvalue is larger than that
-        if self._damping <= margin and self._factor is not None:  # which is needed soon, and says as much
+        if self._plain_factor is not None:  # which is needed soon, and says as much
             return True
+        margin = 1e-12 * self.size * float(np.abs(self.matrix).sum(axis=1).max())  # no eigenvalue is larger than that
         return _cholesky(self.matrix, margin or 1.0) is not None
 
     @cached_property
@@ -117,7 +117,14 @@ class Metric:
 
     @cached_property
     def _factor(self) -> NDArray[np.float64] | None:
-        return _cholesky(self.matrix, self._damping)
+        plain = self._plain_factor
+        return _cholesky(self.matrix, self._damping) if plain is None else plain
+
+    @cached_property
+    def _plain_factor(self) -> NDArray[np.float64] | None:
+        """The factor of G itself, where there is one that no pivot of is next to nothing."""
+        factor = _cholesky(self.matrix, 0.0)
+        return None if factor is None or factor.diagonal().min() ** 2 < self._damping else factor
 
     def solve(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """`G⁻¹v` for every row of values (P, D)."""
@@ -286,7 +293,7 @@ def _cholesky(matrix: NDArray[np.float64], margin: float) -> NDArray[np.float64]
     from scipy.linalg.lapack import dpotrf  # for many small blocks SciPy's checks take longer than this does
 
     with threads_for_large_product(len(matrix) ** 3 / 3):
-        raised = matrix + margin * np.eye(len(matrix))
+        raised = matrix + margin * np.eye(len(matrix)) if margin else matrix.copy()
         # Transposed it is the same, and in the order that LAPACK writes into.
         factor, failed = dpotrf(raised.T, lower=True, overwrite_a=True)
         return None if failed else factor

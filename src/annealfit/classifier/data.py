@@ -81,6 +81,17 @@ class LabelledTable:
         return rows
 
 
+def are_plain(X: Any, y: Any) -> bool:
+    """Whether scikit-learn would find nothing to convert and nothing to complain of: arrays of finite numbers, labels.
+
+    To find that out takes it as long as an iteration on small data.
+    """
+    if not (type(X) is type(y) is np.ndarray and X.dtype == np.float64 and y.dtype.kind in "iub"):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):  # then it has a look itself
+        return X.ndim == 2 and X.size > 0 and y.shape == X.shape[:1] and bool(np.isfinite(X.sum()))
+
+
 def checked_table(estimator: AnnealedEstimator, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
     """A table that is read in slices, and its targets, without a copy of it: its numbers are checked chunk by chunk."""
     check_table(X)

@@ -15,6 +15,7 @@ from annealfit.classifier.dask_data import data_of_dask
 from annealfit.classifier.data import (
     LabelledTable,
     TrainingData,
+    are_plain,
     batch_rows,
     check_classes,
     checked_table,
@@ -238,6 +239,10 @@ class AnnealedClassifier(AnnealedEstimator):
     def _checked_inputs(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
         if is_out_of_core(X):
             return checked_table(self, X, y, reset=reset)
+        if reset and are_plain(X, y):
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+            self.n_features_in_ = X.shape[1]
+            return X, y
         return validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
 
     def _training_data(

@@ -17,7 +17,7 @@ from annealfit.encoding import MAX_BITS
 from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError, check_number
 from annealfit.objectives import Point, Turns
 from annealfit.problems import Problems
-from annealfit.randomness import child_seeds, descend
+from annealfit.randomness import child_seed, child_seeds
 from annealfit.samplers.protocol import Sampler, Samples, ask
 from annealfit.training.acceptance import Acceptance, Decision, Proposal
 from annealfit.training.damping import DampingPolicy
@@ -62,7 +62,6 @@ class Step:
     def __init__(self, turns: Turns, sampler: Sampler, plan: Plan, validation: Turns | None) -> None:
         self.turns, self.sampler, self.plan, self.validation = turns, sampler, plan, validation
         self._latest: tuple[Any, Surrogate] | None = None
-        self._seed_of_anneals = child_seeds(plan.seed, [ANNEALS])
 
     def first(self, part: str, point: Point) -> PartState:
         """The state of a part before its first step, from a point that shows it."""
@@ -159,7 +158,7 @@ class Step:
 
     def _solve(self, problems: Problems, iteration: int) -> list[Samples]:
         # The path is (ANNEALS, iteration, problem): nothing else decides an anneal's seed.
-        seeds = descend(descend(self._seed_of_anneals, [iteration]), np.arange(len(problems)))
+        seeds = child_seeds(child_seed(self.plan.seed, ANNEALS, iteration), np.arange(len(problems)))
         try:
             return ask(self.sampler, problems, seeds.tolist())
         except BudgetExhaustedError:
