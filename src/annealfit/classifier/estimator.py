@@ -148,7 +148,7 @@ class AnnealedClassifier(AnnealedEstimator):
     def __init__(
         self,
         bits: int = 3,
-        max_iter: int = 200,
+        max_iter: int = 1000,
         regularization: float = 1e-3,
         *,
         curvature: str | Curvature | None = None,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SINGLE_OPERATIONS = 32  # on every number beside the sums
 _BALANCING_STEPS = 100
-_BALANCED = 1e-8  # share of the rows that may be left to mixing
+_BALANCED = 1e-8  # share of the rows that may be left to mixing, where the cross-entropy is 1; less where it is small
 _BALANCING_PASSES = 4  # the same where each is a pass over rows that are not kept, or of very many classes
 
 
@@ -87,15 +87,17 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
 
         found, products = point.head.rows.mean(term)
         missing = wanted - found
-        if step == steps or np.abs(missing).max() <= _BALANCED:
+        worst = float(np.abs(missing).max())
+        is_enough = worst <= _BALANCED and (worst <= _BALANCED * point.cross_entropy or worst >= 0.5 * short_of)
+        if step == steps or is_enough:
             break
         change = _change_of_biases(found, products, missing)
-        if np.abs(missing).max() < 0.5 * short_of and np.abs(change).max() < 5:
+        if worst < 0.5 * short_of and np.abs(change).max() < 5:
             biases = biases + change
         else:
             with np.errstate(divide="ignore"):  # a class without members is left out
                 biases = biases + np.log(wanted) - np.log(np.maximum(found, np.finfo(float).tiny))
-        short_of = np.abs(missing).max()
+        short_of = worst
         biases -= biases.max()
     return biases, found
 
