@@ -3,9 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from sklearn.datasets import make_blobs
 
 from annealfit.baselines import solve_logistic
 from annealfit.objectives import LinearHead
+from annealfit.objectives.certificate import _balanced
 from annealfit.rows import InMemoryRows
 from annealfit.rows.chunked import ChunkedRows
 
@@ -51,6 +53,19 @@ def test_a_class_without_members_is_handled():
     head = LinearHead.of_arrays(features, np.array([0, 1, 0, 1, 0, 1]), 3, 0.1)
     point = head.at(np.zeros((3, 3)))
     assert -np.inf < point.lower_bound() <= point.loss
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_shares_are_the_more_exact_the_smaller_the_loss(n_classes):
+    """What is left to mixing costs the same wherever it is: where classes are far apart that is much of the loss."""
+    X, y = make_blobs(500, 60, centers=n_classes, random_state=0)
+    head = LinearHead.of_arrays(X, y, n_classes, 1e-3)
+    weights = solve_logistic(X, y, 1e-3).weights
+    weights[-1, 0] += 5e-4
+    point = head.at(weights)
+    assert point.cross_entropy < 1e-4
+    _, shares = _balanced(point, head.rows.class_shares)
+    assert np.abs(shares - head.rows.class_shares).max() <= 1e-8 * point.cross_entropy
 
 
 @pytest.mark.parametrize("bias", [1e2, 1e4, 1e8])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier
-from annealfit.objectives import LinearHead, links
+from annealfit.objectives import LinearHead, softmax_link
 from annealfit.objectives.base import group_starts
 from annealfit.rows import ChunkedRows
 
@@ -26,7 +26,7 @@ def test_bends_of_groups_are_sums_of_those_of_their_blocks(passing, monkeypatch)
     before, now = generator.standard_normal((2, 5, 7))
     updates = generator.standard_normal((7, 5))
     every = head.at(now).span(updates, head.at(before)).bends()
-    monkeypatch.setattr(links, "MOST_GROUPS", 3)
+    monkeypatch.setattr(softmax_link, "MOST_GROUPS", 3)
     grouped = head.at(now).span(updates, head.at(before)).bends()
     members = np.zeros((7, 3))
     for group, (first, last) in enumerate(zip(group_starts(7, 3), [*group_starts(7, 3)[1:], 7], strict=True)):
@@ -37,7 +37,7 @@ def test_bends_of_groups_are_sums_of_those_of_their_blocks(passing, monkeypatch)
 
 def test_a_training_with_shared_multiples_reaches_the_optimum_too(monkeypatch):
     X, y = table(600, 5, 9)
-    monkeypatch.setattr(links, "MOST_GROUPS", 2)
+    monkeypatch.setattr(softmax_link, "MOST_GROUPS", 2)
     clf = AnnealedClassifier(regularization=1e-2, random_state=0).fit(X, y)
     assert clf.stop_reason_ == "tolerance"  # which is certified
     losses = [row["loss"] for row in clf.history_]

@@ -98,18 +98,42 @@ def test_it_comes_close_to_the_proven_optimum_with_many_bits():
     assert found.best_energy <= truth.best_energy + 1e-4 * abs(truth.best_energy)
 
 
-def test_a_polished_read_is_a_minimum_over_one_parameter_and_over_pairs():
-    problem = random_problem(2, 6, 2)
-    read = LevelAnnealer(num_sweeps=0, start="random").sample(problem, seed=4)
-    levels = read.bits[0] @ [1, 2]
-    for i, j in itertools.combinations(range(6), 2):
+def is_settled_over_pairs(problem, bits):
+    """Whether no move of one parameter by a level, nor of two, lowers the energy."""
+    count, top = problem.encoding.bits, problem.encoding.levels - 1
+    levels, energy = bits @ (1 << np.arange(count)), problem.energy(bits)
+    for i, j in itertools.combinations(range(problem.n_parameters), 2):
         for change in itertools.product([-1, 0, 1], repeat=2):
             moved = levels.copy()
             moved[[i, j]] += change
-            if moved.min() >= 0 and moved.max() <= 3:
-                assert problem.energy((moved[:, None] >> np.arange(2)) & 1) >= read.best_energy - 1e-12
+            is_there = moved.min() >= 0 and moved.max() <= top
+            if is_there and problem.energy((moved[:, None] >> np.arange(count)) & 1) < energy - 1e-12:
+                return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_polished_read_is_a_minimum_over_one_parameter_and_over_pairs(seed):
+    problem = random_problem(seed, 6, 2)
+    read = LevelAnnealer(num_sweeps=0, start="random").sample(problem, seed=4)
+    assert is_settled_over_pairs(problem, read.bits[0])
     rough = LevelAnnealer(num_sweeps=0, start="random", polish=False).sample(problem, seed=4)
     assert rough.best_energy > read.best_energy
+
+
+def test_chains_of_moves_leave_few_local_minima():
+    """From random levels without any annealing: the proven optimum in most reads, where pairs reach few of them."""
+    hits, best_by_pairs = [], []
+    for seed in range(10):
+        problem = random_problem(seed, 12, 3)
+        truth = LatticeSolver().sample(problem)
+        assert truth.info["proven"]
+        reads = LevelAnnealer(num_sweeps=0, num_reads=50, start="random").sample(problem, seed=seed)
+        hits.append(np.isclose(reads.energies, truth.best_energy, rtol=1e-9, atol=1e-12).mean())
+        assert (reads.energies >= truth.best_energy - 1e-9 * abs(truth.best_energy)).all()
+        best_by_pairs.append(is_settled_over_pairs(problem, reads.bits[0]))
+    assert np.mean(hits) > 0.8
+    assert all(best_by_pairs)
 
 
 def test_results_do_not_depend_on_threads_or_on_the_company():

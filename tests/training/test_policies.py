@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 from annealfit import AnnealedClassifier
 from annealfit.baselines import solve_logistic
@@ -122,6 +123,23 @@ def test_a_second_direction_is_newtons_step_in_the_span():
     bends = point.span(updates, previous).bends()
     multiples = np.concatenate([decision.multiple, decision.previous])
     np.testing.assert_allclose(bends @ multiples, -np.concatenate(slopes), atol=1e-8)
+
+
+def test_where_newtons_step_is_far_too_long_a_second_direction_is_a_line_search():
+    """Its multiples grow as ranges shrink: without a limit it would fail for ever."""
+    losses = dict.fromkeys([1024.0, 512.0, 256.0, 128.0], 2.0)
+    decision = ACCEPTANCES["second_direction"](proposal([-1.0], losses | {16.0: 0.9}, newton=1024.0))
+    assert (decision.accepted.tolist(), decision.multiple) == ([True], 16.0)
+    hopeless = losses | dict.fromkeys([16.0, 8.0, 4.0, 2.0], 2.0)
+    assert not ACCEPTANCES["second_direction"](proposal([-1.0], hopeless, newton=1024.0)).accepted.any()
+
+
+def test_what_all_classes_share_goes_away_at_once():
+    """It is nothing to the predictions, and next to nothing to the problems; where steps are not balanced it stays."""
+    X, y = load_iris(return_X_y=True)
+    clf = AnnealedClassifier(initialization=lambda head, seed: np.full((5, 3), 3.0), max_iter=10, random_state=0)
+    assert (clf.set_params(acceptance="line_search").fit(X, y).coef_.sum(axis=0) > 3).all()  # nine at first
+    np.testing.assert_allclose(clf.set_params(acceptance="second_direction").fit(X, y).coef_.sum(axis=0), 0, atol=1e-12)
 
 
 def test_precision_grows_by_a_bit_when_stuck_and_not_beyond_the_most():

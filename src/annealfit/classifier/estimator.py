@@ -59,7 +59,7 @@ class AnnealedClassifier(AnnealedEstimator):
         λ of the penalty ½λ‖w‖² on the weights (not on the biases). With N rows, scikit-learn's C is 1/(λN).
     curvature : {"local", "bound", "gram", "joint", "gauss_newton", "diagonal"}, function or None
         Quadratic part of the surrogate. "local" is the mean over the classes of the loss's Hessian, worked out anew
-        when the cross-entropy has fallen to a third; beyond 256 features in blocks of 64. "bound" (½G + Λ), "gram"
+        when the cross-entropy has halved; beyond 256 features in blocks of 64. "bound" (½G + Λ), "gram"
         (G + Λ, the paper's) and "joint" (one problem over all classes) bound the loss from above; "gauss_newton" has
         a Hessian for every class at every iteration, and "diagonal" is separable. None is "local", or "bound" where
         the acceptance rule rests on a bound ("descent").
@@ -137,9 +137,9 @@ class AnnealedClassifier(AnnealedEstimator):
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = AnnealedClassifier(max_iter=20, random_state=0).fit(X, y)
-    >>> clf.coef_.shape, clf.n_iter_, clf.score(X, y) > 0.9
-    ((3, 4), 20, True)
+    >>> clf = AnnealedClassifier(random_state=0).fit(X, y)
+    >>> clf.coef_.shape, clf.stop_reason_, clf.score(X, y) > 0.9
+    ((3, 4), 'tolerance', True)
 
     """
 

@@ -1,84 +1,16 @@
-"""The softmax of many rows at once, compiled by numba, with an exponential that fits into vector registers.
+"""The softmax of many rows at once, and what is worked out with it, compiled by numba.
 
-NumPy's, on many processors, is the C library's, number by number, and takes longer than all the rest. Arrays are
-(classes, n), as in `annealfit.objectives.links`; some rows at a time stay in the cache.
+Arrays are (classes, n), as in `annealfit.objectives.links`; some rows at a time stay in the cache.
 """
 
 import math
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic, overload
+from numba import njit
 
-from annealfit.rows._products import ANY_ORDER
+from annealfit.objectives._exponential import EXACT, SMALLEST, exponential
 
 ROWS_AT_ONCE = 512
-ROWS_FOR_PRODUCTS = 128  # the shares of so many, in two directions of ten classes, are in the cache next to the core
-EXACT = {"contract", "nsz"}
-"""Products and sums may become one instruction; nothing is put into another order."""
-
-SMALLEST = -80.0
-"""Exponents below are taken for it: a probability of 10⁻³⁵, which is a number in single precision too."""
-
-# log 2 in two parts, of which the first has so few digits that whole multiples of it are exact.
-LOG_2, REST_OF_LOG_2 = 0.693359375, math.log(2) - 0.693359375
-
-
-def exponential(x):
-    """`exp(x)` for x from `SMALLEST` to 0, in the precision of x, to two units of its last digit."""
-    raise NotImplementedError("compiled functions have one: see below")
-
-
-def _parts_of_exponential(real, whole, digits, bias, terms):
-    """What the exponential needs in one precision, as constants.
-
-    A number to which 1.5·2^digits is added has no digits left behind the point: what it was, rounded, is in its last
-    bits. Shifted to where the exponent is, they are a power of two.
-    """
-    taylor = tuple(real(1 / math.factorial(power)) for power in range(terms, -1, -1))
-    numbers = (1 / math.log(2), 1.5 * 2.0**digits, LOG_2, REST_OF_LOG_2, SMALLEST)
-    return *map(real, numbers), whole(digits), whole(bias << digits), taylor
-
-
-def _reinterpreting(source, target, llvm_type):
-    """A compiled function that takes the bits of one type for another's."""
-
-    @intrinsic
-    def reinterpret(typing_context, value):
-        return target(source), lambda context, builder, signature, given: builder.bitcast(given[0], llvm_type)
-
-    return reinterpret
-
-
-def _exponential_of(real, whole, llvm_types, digits, bias, terms):
-    per_doubling, rounding, log_2, rest, smallest, shift, one, taylor = _parts_of_exponential(
-        np.dtype(str(real)).type, np.dtype(str(whole)).type, digits, bias, terms
-    )
-    bits_of = _reinterpreting(real, whole, llvm_types[1])
-    number_of = _reinterpreting(whole, real, llvm_types[0])
-
-    def implementation(x):
-        x = smallest if x < smallest else x  # what is not a number stays so
-        doublings = x * per_doubling + rounding
-        power = number_of(whole((bits_of(doublings) << shift) + one))
-        doublings -= rounding
-        x = (x - doublings * log_2) - doublings * rest
-        result = taylor[0]
-        for coefficient in taylor[1:]:
-            result = result * x + coefficient
-        return result * power
-
-    return implementation
-
-
-_IN_SINGLE = _exponential_of(types.float32, types.int32, (ir.FloatType(), ir.IntType(32)), 23, 127, 6)
-_IN_DOUBLE = _exponential_of(types.float64, types.int64, (ir.DoubleType(), ir.IntType(64)), 52, 1023, 13)
-
-
-@overload(exponential, inline="always", jit_options={"fastmath": EXACT})
-def _choose_exponential(x):
-    return _IN_SINGLE if x == types.float32 else _IN_DOUBLE
 
 
 @njit(nogil=True)
@@ -245,115 +177,10 @@ def move(outputs, multiples, changes, labels, balance, moved, probabilities, los
 
 
 @njit(nogil=True, cache=True)
-def move_weights(weights, multiples, directions, may_balance, moved):
-    """Weights (D, O) after multiples (m, O) of directions (m, O, D), in `moved`; returns whether they are balanced.
-
-    They are if they may be, and if all outputs move: then their mean over the outputs is taken away.
-    """
-    size, outputs = weights.shape
-    balance = may_balance
-    for c in range(outputs):
-        stays = True
-        for j in range(size):
-            step = 0.0
-            for a in range(len(directions)):
-                step += multiples[a, c] * directions[a, c, j]
-            stays &= step == 0
-            moved[j, c] = weights[j, c] + step
-        balance &= not stays
-    if balance:
-        for j in range(size):
-            row, common = moved[j], 0.0
-            for c in range(outputs):
-                common += row[c]
-            for c in range(outputs):
-                row[c] -= common / outputs
-    return balance
-
-
-@njit(nogil=True, cache=True)
-def add_penalties(bends, directions, ridge, starts):
-    """Add to bends (m·G, m·G) what the penalty bends along directions (m, O, D), of outputs in groups (G,)."""
-    count, outputs, size = directions.shape
-    group = 0
-    for c in range(outputs):
-        if group + 1 < len(starts) and c == starts[group + 1]:
-            group += 1
-        for a in range(count):
-            for b in range(count):
-                found = 0.0
-                for j in range(size):
-                    found += ridge[j] * directions[a, c, j] * directions[b, c, j]
-                bends[a * len(starts) + group, b * len(starts) + group] += found
-
-
-@njit(nogil=True, cache=True)
 def subtract_labels(probabilities, labels, residuals):
     """`π − y` where y is 1, of probabilities (C, n), in residuals (C, n), which may be the same array."""
     for i in range(len(labels)):
         residuals[labels[i], i] = probabilities[labels[i], i] - 1
-
-
-@njit(nogil=True, cache=True, fastmath=ANY_ORDER)
-def bends(probabilities, changes, roots, found):
-    """The covariances, summed over rows, of changes (m, C, n) under each row's probabilities (C, n).
-
-    Rows are weighed by the squares of `roots` (n,), or count once where there are none. found (m·C, m·C) is
-    overwritten.
-    """
-    count, classes, rows = changes.shape
-    size = count * classes
-    shares = np.zeros((size + size % 2, ROWS_FOR_PRODUCTS), changes.dtype)  # an even number: the last may be nothing
-    sums = np.zeros((len(shares), len(shares)))
-    for first in range(0, rows, ROWS_FOR_PRODUCTS):
-        last = min(first + ROWS_FOR_PRODUCTS, rows)
-        for c in range(classes):
-            _add_squares(probabilities, changes, roots, first, last, c, shares, sums)
-        _subtract_products(shares, last - first, sums)
-    for i in range(size):
-        for j in range(i + 1):
-            found[i, j] = found[j, i] = sums[i, j]
-
-
-@njit(nogil=True, fastmath=ANY_ORDER)
-def _add_squares(probabilities, changes, roots, first, last, c, shares, sums):
-    """The shares `√a π z` of a class in the changes of some rows; `Σ a π z z` is added where its sums are."""
-    count, classes, _ = changes.shape
-    probability, root = probabilities[c, first:last], roots[first:last]
-    for a in range(count):
-        change, share = changes[a, c, first:last], shares[a * classes + c]
-        for i in range(len(change)):
-            share[i] = probability[i] * change[i]
-        for i in range(len(root)):
-            share[i] *= root[i]
-        for b in range(a + 1):
-            other, found = changes[b, c, first:last], changes.dtype.type(0)
-            if len(root):
-                for i in range(len(other)):
-                    found += share[i] * (root[i] * other[i])
-            else:
-                for i in range(len(other)):
-                    found += share[i] * other[i]
-            sums[a * classes + c, b * classes + c] += found
-
-
-@njit(nogil=True, fastmath=ANY_ORDER)
-def _subtract_products(shares, size, sums):
-    """Less the products of all pairs of shares, below the diagonal and on it; two by two, to read them less often."""
-    for i in range(0, len(shares), 2):
-        a, b = shares[i], shares[i + 1]
-        for j in range(0, i + 1, 2):
-            c, d = shares[j], shares[j + 1]
-            ac = ad = bc = bd = shares.dtype.type(0)
-            for k in range(size):
-                ac += a[k] * c[k]
-                ad += a[k] * d[k]
-                bc += b[k] * c[k]
-                bd += b[k] * d[k]
-            sums[i, j] -= ac
-            sums[i, j + 1] -= ad
-            sums[i + 1, j] -= bc
-            sums[i + 1, j + 1] -= bd
 
 
 @njit(nogil=True, cache=True, fastmath=EXACT)

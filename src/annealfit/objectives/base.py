@@ -15,7 +15,9 @@ from annealfit.arrays import SideBySide
 class Span(Protocol):
     """The points that a line search, or one in several directions, chooses from.
 
-    Every block has a multiple of its own in each of the m directions: multiples are arrays (m, blocks).
+    Every block has a multiple of its own in each of the m directions: multiples are arrays (m, blocks). A span may
+    have `balanced_at` beside `at`: the point there without what all blocks share, where that costs a penalty and
+    changes nothing else.
     """
 
     directions: NDArray[np.float64]  # (m, blocks, parameters of a block)

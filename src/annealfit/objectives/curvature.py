@@ -16,8 +16,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit.block_metric import BlockMetric
 from annealfit.coordinates import Coordinates, Origin, Pullable
-from annealfit.metric import BlockMetric, Metric
+from annealfit.metric import Metric
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
 from annealfit.rows import Chunk, cut_grams
 

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from annealfit.objectives.linear_head import HeadPoint
 
 
-def move_weights(point: HeadPoint, multiples: Array, directions: Array) -> tuple[Array, bool]:
+def moved_weights(point: HeadPoint, multiples: Array, directions: Array, may_balance: bool) -> tuple[Array, bool]:
     """The weights (D, outputs) after multiples (m, outputs) of directions (m, outputs, D), and whether balanced.
 
     Quantised updates of the classes do not add up to nothing. What they all share changes no probability, so that
-    their problems hardly see it; but it is penalised, and would take very many iterations to go away. So it is taken
-    away where all classes move; one that does not, because its problem was not solved, keeps its weights.
+    their problems hardly see it; but it is penalised, and would take very many iterations to go away. Balanced weights
+    are without it. A class that does not move, because its problem was not solved, keeps its weights, and so do all.
     """
-    from annealfit.objectives import _links  # numba takes a moment to load
+    from annealfit.objectives import _spans  # numba takes a moment to load
 
-    moved = np.empty_like(point.weights)
-    balance = _links.move_weights(point.weights, multiples, directions, point.head.link.is_relative, moved)
+    moved, is_relative = np.empty_like(point.weights), point.head.link.is_relative
+    balance = _spans.move_weights(point.weights, multiples, directions, may_balance and is_relative, moved)
     return moved, balance
 
 
@@ -45,8 +45,15 @@ class HeadSpan:
 
     def at(self, multiples: Array) -> HeadPoint:
         """The head there; the outputs of chunks whose changes are at hand follow without a product."""
+        return self._at(multiples, may_balance=False)
+
+    def balanced_at(self, multiples: Array) -> HeadPoint:
+        """The same, balanced."""
+        return self._at(multiples, may_balance=True)
+
+    def _at(self, multiples: Array, *, may_balance: bool) -> HeadPoint:
         point = self.point
-        weights, balance = move_weights(point, multiples, self.directions)
+        weights, balance = moved_weights(point, multiples, self.directions, may_balance)
 
         def arrive(chunk: Chunk) -> tuple[Array, Evaluation] | None:
             changes = self._changes.get(chunk)

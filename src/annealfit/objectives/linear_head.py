@@ -162,9 +162,9 @@ class LinearHead:
 
     def with_penalty(self, bends: Array, directions: Array) -> Array:
         """Bends along directions (m, outputs, D), of outputs or of groups, with the penalty's; overwrites bends."""
-        from annealfit.objectives import _links  # numba takes a moment to load
+        from annealfit.objectives import _spans  # numba takes a moment to load
 
-        _links.add_penalties(bends, directions, self.ridge, group_starts(self.n_outputs, self.link.groups))
+        _spans.add_penalties(bends, directions, self.ridge, group_starts(self.n_outputs, self.link.groups))
         return bends
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from annealfit.arrays import Array
-from annealfit.objectives.head_span import move_weights
+from annealfit.objectives.head_span import moved_weights
 from annealfit.objectives.linear_head import HeadPoint, LinearHead
 from annealfit.objectives.links import Link
 from annealfit.rows import Chunk
@@ -159,5 +159,8 @@ class PassingSpan:
 
     def at(self, multiples: Array) -> HeadPoint:
         """The head there."""
-        weights, _ = move_weights(self.point, multiples, self.directions)
-        return self.point.head.point(weights)
+        return self.point.head.point(moved_weights(self.point, multiples, self.directions, False)[0])
+
+    def balanced_at(self, multiples: Array) -> HeadPoint:
+        """The same, balanced."""
+        return self.point.head.point(moved_weights(self.point, multiples, self.directions, True)[0])

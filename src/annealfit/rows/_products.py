@@ -45,7 +45,7 @@ def project_rows(features, weights, outputs):
             outputs[first + 3, other], outputs[first + 4, other] = y3, y4
 
 
-ROWS_AT_ONCE = 64
+ROWS_IN_REGISTERS = 64
 """Their sums are added up in registers, and then to those of all rows, in double precision."""
 
 
@@ -64,8 +64,8 @@ def add_moments(features, values, moments):
     """
     blocks = features.shape[1] // LANES
     nothing = repeat(0.0, load(features, 0))
-    for first in range(0, len(features), ROWS_AT_ONCE):
-        last = min(first + ROWS_AT_ONCE, len(features))
+    for first in range(0, len(features), ROWS_IN_REGISTERS):
+        last = min(first + ROWS_IN_REGISTERS, len(features))
         for output in range(0, len(values), OUTPUTS_AT_ONCE):
             v0, v1, v2 = values[output], values[output + 1], values[output + 2]
             v3, v4 = values[output + 3], values[output + 4]
@@ -94,11 +94,11 @@ def gram_of_block(features, roots, first, last, gram):
     """
     size = last - first
     blocks = -(-size // LANES)
-    rooted = np.zeros((ROWS_AT_ONCE, blocks * LANES), features.dtype)
+    rooted = np.zeros((ROWS_IN_REGISTERS, blocks * LANES), features.dtype)
     products, sums, total = np.zeros((blocks * LANES, blocks * LANES)), np.zeros(size), 0.0
     nothing = repeat(0.0, load(rooted, 0))
-    for start in range(0, len(features), ROWS_AT_ONCE):
-        count = min(ROWS_AT_ONCE, len(features) - start)
+    for start in range(0, len(features), ROWS_IN_REGISTERS):
+        count = min(ROWS_IN_REGISTERS, len(features) - start)
         for row in range(count):
             x, y, root = features[start + row, first:last], rooted[row], roots[start + row]
             for j in range(size):

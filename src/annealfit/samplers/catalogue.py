@@ -99,7 +99,7 @@ def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
     """The sampler that a setting means: a sampler itself, a word (with settings), or None for the default.
 
     >>> resolve_sampler("rounded"), resolve_sampler(None).num_sweeps
-    (RoundedSampler(), 5)
+    (RoundedSampler(), 3)
     """
     if given is None:
         return default_sampler()

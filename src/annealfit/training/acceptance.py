@@ -33,16 +33,24 @@ class Proposal:
         """The loss before the update."""
         return self.point.loss
 
-    def after(self, accepted: NDArray[np.bool_], multiple: Multiple = 1.0, previous: Multiple = 0.0) -> Point:
+    def after(
+        self,
+        accepted: NDArray[np.bool_],
+        multiple: Multiple = 1.0,
+        previous: Multiple = 0.0,
+        *,
+        balanced: bool = False,
+    ) -> Point:
         """The point that a multiple of the accepted problems' updates (P,), and of the previous step, leads to.
 
-        Before the second step there is no previous one, and its multiple means nothing.
+        Before the second step there is no previous one, and its multiple means nothing. A balanced one is as in
+        `Decision`.
         """
         if not accepted.any():
             return self.point
-        key = accepted.tobytes(), np.asarray(multiple).tobytes(), np.asarray(previous).tobytes()
+        key = accepted.tobytes(), np.asarray(multiple).tobytes(), np.asarray(previous).tobytes(), bytes([balanced])
         if key not in self._tried:
-            self._tried[key] = self._moved(accepted, multiple, previous)
+            self._tried[key] = self._moved(accepted, multiple, previous, balanced)
         return self._tried[key]
 
     def newton_multiple(self, accepted: NDArray[np.bool_]) -> float:
@@ -71,15 +79,15 @@ class Proposal:
             found = np.repeat(by_group, np.diff(np.append(starts, blocks)), axis=1)
         return found[0], found[1] if count > 1 else np.zeros(blocks)
 
-    def _moved(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple) -> Point:
-        is_plain = np.ndim(multiple) == 0 and not np.any(previous)
+    def _moved(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple, balanced: bool) -> Point:
+        is_plain = np.ndim(multiple) == 0 and not np.any(previous) and not balanced
         if is_plain and accepted.tobytes() not in self._spans:  # nobody searched: no need to know the directions
             return self.point.moved((multiple * self.step) * self._direction(accepted))
         span = self._span(accepted)
         multiples = np.zeros(span.directions.shape[:2])
         for row, given in zip(multiples, (multiple, previous), strict=False):
             row[:] = self.step * np.asarray(given)
-        return span.at(multiples)
+        return getattr(span, "balanced_at", span.at)(multiples) if balanced else span.at(multiples)
 
     def _span(self, accepted: NDArray[np.bool_]) -> Span:
         key = accepted.tobytes()
@@ -122,11 +130,15 @@ _FIRM = 1e-5  # squared pivots of a matrix whose diagonal is 1: where none is sm
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Which problems' updates to apply (P,), the multiple of them, and that of the step before."""
+    """Which problems' updates to apply (P,), the multiple of them, and that of the step before.
+
+    A balanced step leaves out what all blocks share, where the objective knows that it changes nothing but a penalty.
+    """
 
     accepted: NDArray[np.bool_]
     multiple: Multiple = 1.0
     previous: Multiple = 0.0
+    balanced: bool = False
 
 
 Acceptance = Callable[[Proposal], Decision]
@@ -174,7 +186,7 @@ def second_direction(proposal: Proposal) -> Decision:
     """Like `line_search`, with a multiple for each block, and in a second direction too: the step before.
 
     The loss is minimised to second order over the span of all blocks' updates and all blocks' previous steps. What
-    it needs beyond the line search are sums over rows of products that are at hand.
+    it needs beyond the line search are sums over rows of products that are at hand. The step is balanced.
 
     Far from a parabola even an eighth of that step may be too long; and as it is made of multiples, narrower ranges
     would not shorten it. Then it is the line search's turn, whose multiple is limited.
@@ -183,8 +195,8 @@ def second_direction(proposal: Proposal) -> Decision:
     if chosen.any():
         multiple, previous = proposal.newton_multiples(chosen)
         for _ in range(HALVINGS):
-            if proposal.after(chosen, multiple, previous).loss < proposal.loss:
-                return Decision(chosen, multiple, previous)
+            if proposal.after(chosen, multiple, previous, balanced=True).loss < proposal.loss:
+                return Decision(chosen, multiple, previous, balanced=True)
             multiple, previous = multiple / 2, previous / 2
     return line_search(proposal)
 

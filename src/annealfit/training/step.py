@@ -97,7 +97,7 @@ class Step:
         updates, energies = surrogate.updates(problems, answers, solved)
         proposal = Proposal(point, updates, energies, plan.step, previous)
         decision = _checked(plan.acceptance(proposal), len(problems), len(point.gradients))
-        reached = proposal.after(decision.accepted, decision.multiple, decision.previous)
+        reached = proposal.after(decision.accepted, decision.multiple, decision.previous, balanced=decision.balanced)
         accepted = decision.accepted & solved
         change = reached.loss - point.loss
         rating = float(plan.range_policy.rate(problems, change))
@@ -214,7 +214,8 @@ def _checked(decision: Any, count: int, blocks: int) -> Decision:
             f"the acceptance rule returned {decision!r}; expected a Decision with a truth value for each of "
             f"{count} problems"
         )
-    return Decision(accepted, *(_checked_multiple(value, blocks) for value in (decision.multiple, decision.previous)))
+    multiple, previous = (_checked_multiple(value, blocks) for value in (decision.multiple, decision.previous))
+    return Decision(accepted, multiple, previous, balanced=bool(decision.balanced))
 
 
 def _checked_multiple(given: Any, blocks: int) -> Any:

@@ -13,7 +13,8 @@ lines of two parameters are what matters: one weight alone cannot move without p
 import numpy as np
 from numba import njit
 
-from annealfit.samplers.native._levels import MOST_PASSES, ROUNDING, TIE, _draw, _uniform
+from annealfit.samplers.native._descent import MOST_PASSES, ROUNDING
+from annealfit.samplers.native._levels import TIE, _draw, _uniform
 
 CERTAIN, UNLIKELY = 6.0, 0.99
 """A draw stays where it is if the nearest move costs this much (in units of temperature) and the number drawn is below.

@@ -181,7 +181,7 @@ class _Run:
             )
 
     def _polish(self, lanes: slice) -> None:
-        from annealfit.samplers.native._levels import polish_levels
+        from annealfit.samplers.native._descent import polish_levels
 
         with_chains = self.metric.size <= MOST_PARAMETERS_FOR_CHAINS
         if not self.cancelled:
