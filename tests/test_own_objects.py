@@ -191,6 +191,27 @@ def test_coordinates(digits_features, curvature):
         assert optimum(X, y) - 1e-12 <= clf.history_[-1]["loss"] < 1.01 * optimum(X, y)
 
 
+class Doubled:
+    """Coordinates of somebody who does not know our class, with the four methods that are asked for."""
+
+    def adapted(self, objective):
+        return self
+
+    def pull_metric(self, metric):
+        return Metric(4 * metric.matrix)
+
+    def pull_gradients(self, gradients):
+        return 2 * gradients
+
+    def push(self, updates):
+        return 2 * updates
+
+
+def test_coordinates_need_their_four_methods_only(blobs):
+    own, same = (fit(*blobs, coordinates=given) for given in (Doubled(), LinearCoordinates(2 * np.eye(5))))
+    np.testing.assert_allclose(own.coef_, same.coef_, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     "coordinates",
     [

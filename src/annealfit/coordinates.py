@@ -8,7 +8,7 @@ which `z` is sought, the couplings, and so how hard the problem is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,7 +50,6 @@ class Coordinates(ABC):
         """`Tz` of every row of updates (P, D)."""
 
 
-@runtime_checkable
 class Pullable(Protocol):
     """A metric that is worked out in coordinates only, where parts of it are not needed."""
 

@@ -68,7 +68,7 @@ def test_moments_in_single_precision_are_as_good_as_numpys(n_rows, n_features, n
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("widths", [(64, 64), (50, 70), (17, 48, 33)])
 def test_gram_matrices_of_blocks(widths, dtype):
-    """Narrow ones by our own code in single precision; wide ones, and those in double, by NumPy's."""
+    """Narrow ones by our own code, wide ones by NumPy's."""
     generator = np.random.default_rng(0)
     features = generator.normal(size=(150, sum(widths))).astype(dtype)
     values = generator.uniform(0, 3, 150).astype(dtype)

@@ -29,8 +29,7 @@ Curvature = Callable[[LinearHead], MetricsAt]
 # Up to so many features every parameter is coupled to every other; of more, couplings between blocks are left out.
 # By measurement: docs/defaults.md.
 MOST_IN_ONE_BLOCK, BLOCK = 256, 64
-ROWS_PER_PARAMETER = 16  # of the sample that a local curvature is worked out from,
-FEWEST_ROWS, FEWEST_FOR_BLOCKS = 2048, 1024  # and at least so many in all
+ROWS_PER_PARAMETER, FEWEST_ROWS = 24, 2048  # of the sample that a local curvature is worked out from
 
 
 class Local:
@@ -47,11 +46,10 @@ class Local:
     def __init__(self, head: LinearHead) -> None:
         n_features = head.n_parameters - 1
         count = 1 if n_features <= MOST_IN_ONE_BLOCK else -(-n_features // BLOCK)
-        edges = np.linspace(0, n_features, count + 1).round().astype(int).tolist()
+        edges = [round(index * n_features / count) for index in range(count + 1)]
         self._blocks = [slice(first, last) for first, last in pairwise(edges)]
         width = max(block.stop - block.start for block in self._blocks)
-        fewest = FEWEST_ROWS if count == 1 else FEWEST_FOR_BLOCKS
-        sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, fewest))
+        sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, FEWEST_ROWS))
         self._sample = LinearHead(sampled, head.regularization)
         self._lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head, self._sample)
 
@@ -91,7 +89,7 @@ class LocalMetric:
 
     def pulled(self, coordinates: Coordinates) -> Metric:
         """In these coordinates, and then without what is between the blocks, the bias being one by itself."""
-        origin = coordinates.origin
+        origin = getattr(coordinates, "origin", None)  # which an object of somebody else's need not have
         if origin is None:  # features are mixed, and so would blocks of them be
             everything, bias = slice(0, self.size - 1), slice(self.size - 1, self.size)
             whole = coordinates.pull_metric(Metric.worked_out(self._matrices([everything], Origin())[0]))

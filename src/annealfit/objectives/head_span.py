@@ -35,7 +35,7 @@ class HeadSpan:
     def __init__(self, point: HeadPoint, updates: Array, previous: HeadPoint | None) -> None:
         self.point, self.previous = point, previous
         steps = [] if previous is None else [(point.weights - previous.weights).T]
-        self.directions = np.stack([updates, *steps])
+        self.directions = np.array([updates, *steps])
         self._changes: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
 
     def bends(self) -> Array:

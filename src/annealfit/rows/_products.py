@@ -51,7 +51,7 @@ ROWS_IN_REGISTERS = 64
 
 @njit(forceinline=True)
 def _add(totals, place, vector):
-    """Add a vector in single precision to one in double, in an array as in `load`."""
+    """Add a vector of any precision to one in double, in an array as in `load`."""
     before = load(totals, place)
     store(totals, place, before + convert(vector, before))
 
@@ -87,12 +87,12 @@ def add_moments(features, values, moments):
 
 
 @njit(nogil=True, cache=True)
-def gram_of_block(features, roots, first, last, gram):
-    """`Σ r² xxᵀ` of the features first … last − 1 of rows (n, d), in single precision, and a 1; overwrites gram.
+def gram_of_block(features, origin, roots, first, last, gram):
+    """`Σ r² xxᵀ` of the features first … last − 1 of rows (n, d), from an origin (d,), and a 1; overwrites gram.
 
     The rows of the block are multiplied by their roots (n,), some at a time, to where all products find them.
     """
-    size = last - first
+    own, size = origin[first:last], last - first
     blocks = -(-size // LANES)
     rooted = np.zeros((ROWS_IN_REGISTERS, blocks * LANES), features.dtype)
     products, sums, total = np.zeros((blocks * LANES, blocks * LANES)), np.zeros(size), 0.0
@@ -102,12 +102,12 @@ def gram_of_block(features, roots, first, last, gram):
         for row in range(count):
             x, y, root = features[start + row, first:last], rooted[row], roots[start + row]
             for j in range(size):
-                y[j] = root * x[j]
+                y[j] = root * (x[j] - own[j])
             for j in range(size):
                 sums[j] += root * y[j]
             total += root * root
         for block in range(blocks):
-            for i in range(0, (block + 1) * LANES, 4):
+            for i in range(0, min((block + 1) * LANES, size), 4):
                 sum0 = sum1 = sum2 = sum3 = nothing
                 for row in range(count):
                     x, y = load(rooted, row * blocks + block), rooted[row]

@@ -11,6 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,7 @@ def cut_grams(entries: NDArray[np.float64], blocks: Sequence[slice]) -> list[NDA
     [(4, 4), (3, 3)]
     """
     sizes = gram_sizes(blocks)
-    ends = np.cumsum(np.square(sizes)).tolist()
+    ends = accumulate(size**2 for size in sizes)
     return [entries[end - size**2 : end].reshape(size, size) for size, end in zip(sizes, ends, strict=True)]
 
 

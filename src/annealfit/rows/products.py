@@ -17,7 +17,7 @@ from annealfit.threads import WORTH_THREADS, blas_threads, in_order
 FEWEST_FEATURES = 100
 OUTPUTS = range(2, 16)
 MOST_FEATURES_FOR_MOMENTS, LANES = 512, 16  # in single precision, whole vectors of them
-WIDEST_BLOCK = 64  # of Gram matrices in single precision
+WIDEST_BLOCK = 64  # of Gram matrices
 _PARTS = 8  # of rows that are worth threads
 
 
@@ -129,23 +129,21 @@ def block_grams(
     >>> block_grams(np.array([[2.0, 5.0], [1.0, 7.0]]), np.array([1.0, 4.0]), [slice(0, 1)]).tolist()
     [8.0, 6.0, 6.0, 5.0]
     """
-    roots = np.sqrt(values)[:, None]
-    sizes = gram_sizes(blocks)
+    roots, sizes = np.sqrt(values), gram_sizes(blocks)
     entries = np.empty(sum(size**2 for size in sizes))
-    is_single = features.dtype == roots.dtype == np.float32
-    is_narrow = is_single and max(sizes) <= WIDEST_BLOCK + 1 and origin is None and features.flags.c_contiguous
+    start = np.zeros(features.shape[1], roots.dtype) if origin is None else origin.astype(roots.dtype, copy=False)
+    is_narrow = max(sizes) <= WIDEST_BLOCK + 1 and features.dtype == roots.dtype and features.flags.c_contiguous
 
     def work_out(item: tuple[slice, NDArray[np.float64]]) -> None:
         block, gram = item
         if is_narrow:
             from annealfit.rows import _products
 
-            _products.gram_of_block(features, roots[:, 0], block.start, block.stop, gram)
+            _products.gram_of_block(features, start, roots, block.start, block.stop, gram)
             return
-        part = np.empty((len(roots), len(gram)), roots.dtype)
-        own = features[:, block]
-        np.multiply(own if origin is None else own - origin[block], roots, out=part[:, :-1])
-        part[:, -1:] = roots
+        part, own = np.empty((len(roots), len(gram)), roots.dtype), features[:, block]
+        np.multiply(own if origin is None else own - start[block], roots[:, None], out=part[:, :-1])
+        part[:, -1] = roots
         gram[:] = part.T @ part  # the same array twice, which NumPy knows to be half the work
 
     items = list(zip(blocks, cut_grams(entries, blocks), strict=True))

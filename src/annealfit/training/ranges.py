@@ -68,7 +68,7 @@ class RelaxationRange(RangePolicy):
 
     def choose(self, problems: Problems) -> NDArray[np.float64]:
         """What is kept are multiples; here they become ranges."""
-        return np.clip(problems.ranges * _sizes(problems), SMALLEST, LARGEST)
+        return (problems.ranges * _sizes(problems)).clip(SMALLEST, LARGEST)
 
     def revise(self, ranges: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
         """One step up or down, all problems together; those whose update was not applied shrink by themselves."""
@@ -79,7 +79,7 @@ class RelaxationRange(RangePolicy):
         if outcome.last_rating is not None and outcome.last_ranges is not None:
             rose = bool(ranges[gained].sum() >= outcome.last_ranges[gained].sum())
             upward = rose == (outcome.rating >= outcome.last_rating)
-        climbed = np.clip(ranges * (CLIMB if upward else 1 / CLIMB), *MULTIPLES)
+        climbed = (ranges * (CLIMB if upward else 1 / CLIMB)).clip(*MULTIPLES)
         shrunk = np.maximum(ranges * SHRINKAGE, SMALLEST)
         return np.where(gained, climbed, np.where(refused, shrunk, ranges))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,7 +85,7 @@ class Surrogate:
         found = self._metrics_at(point)
         if not isinstance(found, Sequence) or not found:
             raise InvalidInputError(f"the curvature gave {found!r} at a point; expected a list of metrics or arrays")
-        given = [metric if isinstance(metric, Metric | Pullable) else Metric(metric) for metric in found]
+        given = [_as_metric(metric) for metric in found]
         _check_sizes(given, *point.gradients.shape)
         self._pulled = {metric: self._pulled.get(metric) or self._pull(metric) for metric in given}
         self._metrics, self._source = tuple(self._pulled[metric] for metric in given), source
@@ -104,7 +104,7 @@ class Surrogate:
         The energies are computed here and not the sampler's: the guarantee of descent rests on them.
         """
         if solved.all():
-            chosen = problems.decode(np.stack([answer.best_bits for answer in answers]))
+            chosen = problems.decode(np.array([answer.best_bits for answer in answers]))
         else:
             chosen = np.zeros(problems.gradients.shape)
             if solved.any():
@@ -119,6 +119,12 @@ class Surrogate:
                 "standardise the features (StandardScaler), or lower update_range"
             )
         return self._coordinates.pull_gradients(point.gradients.reshape(-1, self._metrics[0].size))
+
+
+def _as_metric(given: Metric | Pullable | ArrayLike) -> Metric | Pullable:
+    if isinstance(given, Metric) or hasattr(given, "pulled"):  # to ask for the protocol itself takes much longer
+        return cast(Metric | Pullable, given)
+    return Metric(given)
 
 
 def _check_sizes(metrics: Sequence[Metric | Pullable], blocks: int, size: int) -> None:

@@ -23,8 +23,8 @@ LONGEST_CHAIN, FARTHEST_UP = 6, 0.5
 def polish_levels(entries, edges, spacings, top, levels, fields, with_chains):
     """Descend until no move of one parameter lowers the energy, nor, `with_chains`, a chain of moves by a level each.
 
-    No pair of such moves does then, either: one of them goes where the slope leads, and is followed by its best
-    partner.
+    Nor does any pair of such moves then, where the curvature is convex: one of the two goes where the slope leads, and
+    is followed by its best partner.
     """
     for block in range(len(edges) - 1):
         first, last, curvature = cut_block(entries, edges, block)

@@ -41,20 +41,20 @@ def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: An
     if len(answers) != len(problems):
         raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
     for answer, expected in zip(answers, _expected_shapes(problems), strict=True):
-        if not isinstance(answer.bits, np.ndarray) or not isinstance(answer.energies, np.ndarray):
+        bits, energies = answer.bits, answer.energies
+        if not isinstance(bits, np.ndarray) or not isinstance(energies, np.ndarray):
             raise SamplerError(f"{source} with bits or energies that are no arrays; Samples.of makes them")
-        reads, *shape = answer.bits.shape
-        if (*shape,) != expected or (reads == 0 and answer.failure is None):
+        if bits.ndim != 3 or bits.shape[1:] != expected or (len(bits) == 0 and answer.failure is None):
             raise SamplerError(
-                f"{source} with bits of shape {answer.bits.shape}; "
+                f"{source} with bits of shape {bits.shape}; "
                 f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"
             )
-        if answer.energies.shape != (reads,):
-            raise SamplerError(f"{source} with {reads} reads and {len(answer.energies)} energies")
+        if energies.shape != bits.shape[:1]:
+            raise SamplerError(f"{source} with {len(bits)} reads and {energies.size} energies")
     # Of all at once: it is done at every iteration.
     if not np.isfinite(np.concatenate([answer.energies for answer in answers])).all():
         raise SamplerError(f"{source} with energies that are not finite; Samples.of computes them")
-    if not _are_bits(np.concatenate([answer.bits.ravel() for answer in answers])):
+    if not _are_bits(np.concatenate([answer.bits for answer in answers], axis=None)):
         raise SamplerError(f"{source} with bits other than 0 and 1; for spins use (1 + spin) / 2")
 
 
