@@ -148,7 +148,9 @@ class Metric:
     def worked_out(cls, matrix: NDArray[np.float64]) -> Metric:
         """Of a matrix that differs from its transpose by nothing but rounding, which need not be asked again."""
         symmetric = (matrix + matrix.T) / 2
-        if not np.isfinite(symmetric.sum()):
+        with np.errstate(invalid="ignore"):
+            is_finite = np.isfinite(symmetric.sum())
+        if not is_finite:
             as_real(symmetric, "curvature", ndim=2)  # which says what is wrong
         return cls._of_symmetric(symmetric)
 

@@ -56,9 +56,10 @@ class Local:
     def measure(self, point: HeadPoint) -> float:
         """The cross-entropy: where it is small most rows are decided, and the loss hardly bends.
 
-        Its root where couplings between blocks are left out: what is left is worth a look half as often.
+        Where couplings between blocks are left out, what is left is worth a look half as often, and towards the end
+        none: then it is the root of the loss, which the penalty keeps from falling further.
         """
-        return point.cross_entropy if len(self._blocks) == 1 else point.cross_entropy**0.5
+        return point.cross_entropy if len(self._blocks) == 1 else point.loss**0.5
 
     def __call__(self, point: HeadPoint) -> Sequence[LocalMetric]:
         """Not worked out yet: coordinates decide what is between the blocks."""
