@@ -31,3 +31,9 @@ def test_seed_of_follows_scikit_learn():
         seed_of("seven")
     with pytest.raises(ValueError, match="between 0 and"):
         seed_of(-1)
+
+
+def test_a_path_has_no_component_below_0():
+    for draw in (child_seed, child_seeds):
+        with pytest.raises(OverflowError):
+            draw(1, -1)

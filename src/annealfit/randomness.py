@@ -56,6 +56,8 @@ def child_seed(seed: int, *path: int) -> int:
     """
     state = int(seed) % 2**64
     for component in path:
+        if component < 0:
+            raise OverflowError(f"a component of the path is {component}; it must not be below 0")
         state = (state + int(_INCREMENT) * (int(component) + 1)) % 2**64
         state = (state ^ state >> 30) * int(_FACTORS[0]) % 2**64
         state = (state ^ state >> 27) * int(_FACTORS[1]) % 2**64

@@ -55,6 +55,33 @@ def test_a_class_without_members_is_handled():
     assert -np.inf < point.lower_bound() <= point.loss
 
 
+def test_a_class_without_members_does_not_loosen_the_certificate():
+    """At the optimum of the other classes, with the third's bias far below theirs, the two sides meet."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(200, 3))
+    y = (X[:, 0] + generator.normal(size=200) > 0).astype(np.intp)
+    two = solve_logistic(X, y, 2e-2).weights  # of one output: the difference of two, half as much penalised
+    halves = np.column_stack([-two / 2, two / 2])
+    point = LinearHead(InMemoryRows(X, y, 3), 4e-2).at(np.column_stack([halves, [0.0, 0.0, 0.0, -60.0]]))
+    assert point.loss - 1e-7 <= point.lower_bound() <= point.loss  # the solver's own tolerance
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_rows_in_single_precision_have_a_certificate_in_double(seed):
+    """With so small a penalty a gradient that was rounded to seven digits would lift the bound above the loss."""
+    generator = np.random.default_rng(seed)
+    X = (5 + generator.normal(size=(1500, 112))).astype(np.float32)
+    y = (generator.normal(size=(1500, 3)) + 0.3 * (X - 5) @ generator.normal(size=(112, 3))).argmax(axis=1)
+    weights = solve_logistic(X.astype(float), y, 1e-6).weights
+    single = LinearHead(ChunkedRows(X, y, 3), 1e-6).at(weights).exact
+    double = LinearHead(InMemoryRows(X.astype(float), y, 3), 1e-6).at(weights)
+    assert double.loss - 1e-6 <= single.lower_bound() <= double.loss
+    values = generator.normal(size=(3, 1500))
+    expected = values @ np.column_stack([X, np.ones(1500)])
+    (chunk,) = single.head.rows.chunks()
+    np.testing.assert_allclose(chunk.exact_moments(values), expected, rtol=0, atol=1e-11)
+
+
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_shares_are_the_more_exact_the_smaller_the_loss(n_classes):
     """What is left to mixing costs the same wherever it is: where classes are far apart that is much of the loss."""

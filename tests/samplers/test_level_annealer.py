@@ -121,6 +121,20 @@ def test_a_polished_read_is_a_minimum_over_one_parameter_and_over_pairs(seed):
     assert rough.best_energy > read.best_energy
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_where_the_energy_bends_down_no_other_level_of_one_parameter_is_better(seed):
+    generator = np.random.default_rng(seed)
+    size, bits = int(generator.integers(2, 7)), int(generator.integers(1, 4))
+    curvature = generator.normal(size=(size, size))
+    problem = QuadraticProblem(curvature + curvature.T, generator.normal(size=size), Encoding(bits, 1.0))
+    reads = LevelAnnealer(num_reads=10, start="random").sample(problem, seed=seed)
+    levels = reads.bits @ (1 << np.arange(bits))
+    for parameter, level in itertools.product(range(size), range(1 << bits)):
+        moved = levels.copy()
+        moved[:, parameter] = level
+        assert (problem.energy((moved[..., None] >> np.arange(bits)) & 1) >= reads.energies - 1e-12).all()
+
+
 def test_chains_of_moves_leave_few_local_minima():
     """From random levels without any annealing: the proven optimum in most reads, where pairs reach few of them."""
     hits, best_by_pairs = [], []

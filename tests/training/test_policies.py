@@ -8,7 +8,7 @@ from annealfit.metric import Metric
 from annealfit.objectives import LinearHead
 from annealfit.objectives.base import PlainSpan
 from annealfit.problems import Problems
-from annealfit.samplers import ExactSolver, RoundedSampler
+from annealfit.samplers import ExactSolver, LevelAnnealer, RoundedSampler, Samples
 from annealfit.training import ACCEPTANCES, PRECISION_POLICIES, RANGE_POLICIES, Outcome, Proposal
 from annealfit.training.ranges import CLIMB, GROWTH, SHRINKAGE
 
@@ -140,6 +140,41 @@ def test_what_all_classes_share_goes_away_at_once():
     clf = AnnealedClassifier(initialization=lambda head, seed: np.full((5, 3), 3.0), max_iter=10, random_state=0)
     assert (clf.set_params(acceptance="line_search").fit(X, y).coef_.sum(axis=0) > 3).all()  # nine at first
     np.testing.assert_allclose(clf.set_params(acceptance="second_direction").fit(X, y).coef_.sum(axis=0), 0, atol=1e-12)
+
+
+class FailsOften(LevelAnnealer):
+    """Has no answer for the second problem from its third call on."""
+
+    calls = 0
+
+    def solve(self, problems, seeds):
+        answers = super().solve(problems, seeds)
+        type(self).calls += 1
+        return [answers[0], Samples.failed(problems[1], "offline"), *answers[2:]] if self.calls > 2 else answers
+
+
+def test_a_class_whose_solve_failed_keeps_its_weights(blobs):
+    """It does not go on with its previous step either, and nothing that the classes share is taken from it."""
+    seen = []
+    FailsOften.calls = 0
+    watch = {"callbacks": [lambda iteration: seen.append((iteration.state.own.weights, iteration.row))]}
+    with pytest.warns(UserWarning, match="failed to solve some problems"):
+        AnnealedClassifier(1, max_iter=5, tol=0, random_state=0, sampler=FailsOften(), **watch).fit(*blobs)
+    assert [row["solved"] for _, row in seen] == [3, 3, 2, 2, 2]
+    assert all(row["loss_change"] < 0 for _, row in seen)
+    for weights, _ in seen[2:]:
+        np.testing.assert_array_equal(weights[:, 1], seen[1][0][:, 1])
+        assert (weights[:, [0, 2]] != seen[1][0][:, [0, 2]]).any()
+
+
+def test_weights_of_whole_numbers_move_as_others_do(blobs):
+    X, y = blobs
+    head, updates = LinearHead.of_arrays(X, y, 3, 1e-3), np.full((3, 5), 0.25)
+    whole, real = (head.at(np.ones((5, 3), dtype)).span(updates).at(np.ones((1, 3))) for dtype in (int, float))
+    np.testing.assert_array_equal(whole.weights, real.weights)
+    proposal = Proposal(head.at(np.ones((5, 3))), updates, np.full(3, -1.0))
+    accepted = np.ones(3, dtype=bool)
+    assert proposal.after(accepted, balanced=np.True_) is proposal.after(accepted, balanced=True)
 
 
 def test_precision_grows_by_a_bit_when_stuck_and_not_beyond_the_most():

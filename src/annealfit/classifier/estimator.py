@@ -59,10 +59,10 @@ class AnnealedClassifier(AnnealedEstimator):
         λ of the penalty ½λ‖w‖² on the weights (not on the biases). With N rows, scikit-learn's C is 1/(λN).
     curvature : {"local", "bound", "gram", "joint", "gauss_newton", "diagonal"}, function or None
         Quadratic part of the surrogate. "local" is the mean over the classes of the loss's Hessian, worked out anew
-        when the cross-entropy has halved; beyond 256 features in blocks of 64. "bound" (½G + Λ), "gram"
-        (G + Λ, the paper's) and "joint" (one problem over all classes) bound the loss from above; "gauss_newton" has
-        a Hessian for every class at every iteration, and "diagonal" is separable. None is "local", or "bound" where
-        the acceptance rule rests on a bound ("descent").
+        when the cross-entropy has halved; beyond 256 features in blocks of 64, when the loss is a quarter. "bound"
+        (½G + Λ), "gram" (G + Λ, the paper's) and "joint" (one problem over all classes) bound the loss from above;
+        "gauss_newton" has a Hessian for every class at every iteration, and "diagonal" is separable. None is "local",
+        or "bound" where the acceptance rule rests on a bound ("descent").
     coordinates : {"centred", "raw", "partly_whitened", "whitened"} or `annealfit.coordinates.Coordinates`
         The basis in which bits are chosen. "centred" measures features from their means, which makes the problems
         much easier and changes nothing else. "raw" are the weights themselves, as in the paper. "whitened" leaves no

@@ -73,15 +73,16 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
 
     By Newton's method, a handful of steps near the optimum; where one does not help, by the shares' ratios.
     """
-    biases, short_of = np.zeros(len(wanted)), np.inf
+    biases, short_of = np.where(wanted > 0, 0.0, -np.inf), np.inf  # a class without members is left out
+    are_at_hand = bool((wanted > 0).all())
     logits, distributions = point.logits, point.distributions
     is_dear = not point.head.rows.keeps_chunks or len(wanted) > MOST_GROUPS
     steps = _BALANCING_PASSES if is_dear else _BALANCING_STEPS
     for step in range(steps + 1):
 
         def term(chunk: Chunk) -> tuple[Array, Array]:
-            # As they are they may be at hand.
-            shares = _tilted(logits(chunk), biases)[0] if step else distributions(chunk)  # noqa: B023
+            are_known = step == 0 and are_at_hand  # noqa: B023
+            shares = distributions(chunk) if are_known else _tilted(logits(chunk), biases)[0]  # noqa: B023
             weighted = chunk.weighted(shares)
             return weighted.sum(axis=1), weighted @ shares.T
 
@@ -95,7 +96,7 @@ def _balanced(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
         if worst < 0.5 * short_of and np.abs(change).max() < 5:
             biases = biases + change
         else:
-            with np.errstate(divide="ignore"):  # a class without members is left out
+            with np.errstate(divide="ignore"):
                 biases = biases + np.log(wanted) - np.log(np.maximum(found, np.finfo(float).tiny))
         short_of = worst
         biases -= biases.max()
@@ -107,7 +108,7 @@ def _change_of_biases(found: Array, products: Array, missing: Array) -> Array:
 
     Infinite where a class has no share to speak of.
     """
-    hessian = np.diag(found) - products + 1 / len(found) ** 2
+    hessian = np.diag(np.where(found > 0, found, 1.0)) - products + 1 / len(found) ** 2
     try:
         return np.linalg.solve(hessian, missing).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
@@ -118,6 +119,7 @@ def _tilted(logits: Array, biases: Array) -> tuple[Array, Array]:
     """The distribution (C, n) over the classes with other biases (C,), and the entropy (n,) of every row's."""
     from annealfit.objectives import _links  # numba takes a moment to load
 
-    found = np.empty_like(logits), np.empty(logits.shape[1])
-    _links.tilt(logits, biases, *found)
+    exact = logits.astype(np.float64, copy=False)
+    found = np.empty_like(exact), np.empty(exact.shape[1])
+    _links.tilt(exact, biases, *found)
     return found

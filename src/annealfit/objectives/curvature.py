@@ -35,7 +35,7 @@ ROWS_PER_PARAMETER, FEWEST_ROWS = 24, 2048  # of the sample that a local curvatu
 class Local:
     """The mean over outputs of the loss's Hessian, `Xᵀ diag(ω) X/N + Λ`, `ω` the mean of `π(1 − π)`; not a bound.
 
-    All outputs share it, and it is worked out again when the cross-entropy has changed twofold, from a sample where
+    All outputs share it, and it is worked out again when `measure` has changed twofold, from a sample where
     there are many rows. With many features it has blocks along the diagonal only: each a problem that fits into a
     processor's cache, or onto a chip. What is left out is left to the acceptance rule, which looks at the loss.
 

@@ -24,7 +24,7 @@ def moved_weights(point: HeadPoint, multiples: Array, directions: Array, may_bal
     """
     from annealfit.objectives import _spans  # numba takes a moment to load
 
-    moved, is_relative = np.empty_like(point.weights), point.head.link.is_relative
+    moved, is_relative = np.empty(point.weights.shape), point.head.link.is_relative
     balance = _spans.move_weights(point.weights, multiples, directions, may_balance and is_relative, moved)
     return moved, balance
 

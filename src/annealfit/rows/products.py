@@ -68,7 +68,7 @@ def _parts(count: int) -> list[tuple[int, int]]:
 
 
 def moments(features: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
-    """`VX`, (O, d), of features (n, d) and values (O, n) of one type.
+    """`VX`, (O, d), of features (n, d) and values (O, n); in single precision only where both are.
 
     >>> moments(np.ones((3, 1)), np.array([[1.0, 2.0, 3.0]])).tolist()
     [[6.0]]
@@ -85,7 +85,8 @@ def moments(features: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
 def _part_of_moments(features: NDArray[Any], values: NDArray[Any]) -> Callable[[tuple[int, int]], NDArray[Any]]:
     """What works out `VX` of some of the rows."""
     size = features.shape[1]
-    if are_ours(features, len(values)) and features.dtype == np.float32 and _fits_lanes(size):
+    are_single = features.dtype == values.dtype == np.float32  # values in double precision want a sum in it
+    if are_single and are_ours(features, len(values)) and _fits_lanes(size):
         from annealfit.rows import _products
 
         padded = _padded(values)

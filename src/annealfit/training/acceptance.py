@@ -25,6 +25,7 @@ class Proposal:
     energies: Array  # twice the surrogate's value of every problem's update, (P,)
     step: float = 1.0  # α: every multiple is multiplied by it
     previous: Point | None = None  # from which the last step that was applied led to the point
+    solved: NDArray[np.bool_] | None = None  # the others' blocks stay where they are; None is all, (P,)
     _spans: dict[bytes, Span] = field(default_factory=dict, init=False, repr=False)
     _tried: dict[tuple[bytes, ...], Point] = field(default_factory=dict, init=False, repr=False)
 
@@ -48,7 +49,12 @@ class Proposal:
         """
         if not accepted.any():
             return self.point
-        key = accepted.tobytes(), np.asarray(multiple).tobytes(), np.asarray(previous).tobytes(), bytes([balanced])
+        key = (
+            accepted.tobytes(),
+            np.asarray(multiple).tobytes(),
+            np.asarray(previous).tobytes(),
+            bytes([bool(balanced)]),
+        )
         if key not in self._tried:
             self._tried[key] = self._moved(accepted, multiple, previous, balanced)
         return self._tried[key]
@@ -87,6 +93,8 @@ class Proposal:
         multiples = np.zeros(span.directions.shape[:2])
         for row, given in zip(multiples, (multiple, previous), strict=False):
             row[:] = self.step * np.asarray(given)
+        if self.solved is not None and len(self.solved) == len(multiples.T):
+            multiples[:, ~self.solved] = 0.0
         return getattr(span, "balanced_at", span.at)(multiples) if balanced else span.at(multiples)
 
     def _span(self, accepted: NDArray[np.bool_]) -> Span:
@@ -132,7 +140,7 @@ _FIRM = 1e-5  # squared pivots of a matrix whose diagonal is 1: where none is sm
 class Decision:
     """Which problems' updates to apply (P,), the multiple of them, and that of the step before.
 
-    A balanced step leaves out what all blocks share, where the objective knows that it changes nothing but a penalty.
+    A balanced step ends without what all blocks share, where the objective knows that it is nothing but a penalty.
     """
 
     accepted: NDArray[np.bool_]

@@ -95,7 +95,7 @@ class Step:
         answers = self._solve(problems, state.iteration)
         solved = np.array([answer.failure is None for answer in answers])
         updates, energies = surrogate.updates(problems, answers, solved)
-        proposal = Proposal(point, updates, energies, plan.step, previous)
+        proposal = Proposal(point, updates, energies, plan.step, previous, solved)
         decision = _checked(plan.acceptance(proposal), len(problems), len(point.gradients))
         reached = proposal.after(decision.accepted, decision.multiple, decision.previous, balanced=decision.balanced)
         accepted = decision.accepted & solved

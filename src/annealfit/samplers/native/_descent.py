@@ -34,21 +34,30 @@ def polish_levels(entries, edges, spacings, top, levels, fields, with_chains):
         for lane in range(len(levels)):
             level, field, spacing = levels[lane, first:last], fields[lane, first:last], spacings[lane]
             for _ in range(MOST_PASSES):
-                improved = False
-                for j in range(size):
-                    improved |= _settle(curvature, spacing, top, level, field, j)
-                if not improved:
+                if not _settle_all(curvature, spacing, top, level, field):
                     break
-            if with_chains:
-                j, in_vain = 0, 0
-                for _ in range(MOST_PASSES * size):
-                    length = _best_chain(curvature, spacing, top, level, field, j, slopes, is_used, places, changes)
-                    for step in range(length):
-                        _move(curvature, spacing, level, field, places[step], changes[step])
-                    in_vain = 0 if length else in_vain + 1
-                    j = (j + 1) % size
-                    if in_vain == size:
-                        break
+            if not with_chains:
+                continue
+            j, in_vain = 0, 0
+            for _ in range(MOST_PASSES * size):
+                length = _best_chain(curvature, spacing, top, level, field, j, slopes, is_used, places, changes)
+                for step in range(length):
+                    _move(curvature, spacing, level, field, places[step], changes[step])
+                in_vain = 0 if length else in_vain + 1
+                j = (j + 1) % size
+                # What a chain has moved may leave a parameter at the wrong end, where the energy bends down.
+                if in_vain == size and not _settle_all(curvature, spacing, top, level, field):
+                    break
+                in_vain %= size
+
+
+@njit(nogil=True)
+def _settle_all(curvature, spacing, top, level, field):
+    """Move every parameter in turn to its best level; whether one moved."""
+    improved = False
+    for j in range(len(field)):
+        improved |= _settle(curvature, spacing, top, level, field, j)
+    return improved
 
 
 @njit(nogil=True)

@@ -45,8 +45,8 @@ class LevelAnnealer(Annealer):
         Where every read starts: from the continuous minimum over the box, rounded, or from random levels.
     polish : bool
         End every read with a descent, to a state that no change of one parameter improves, nor (up to 100
-        parameters) one of two by a level each, nor a chain of up to six. Without it a read ends where the annealing
-        does.
+        parameters) a chain of up to six that change by a level each: see docs/annealer.md. Without it a read ends
+        where the annealing does.
     beta_range : (hot, cold) or None
         Inverse temperatures of the first and the last sweep, in units of the problem's energy. None takes them from
         the problem: from the start's temperature to one at which every parameter settles.
