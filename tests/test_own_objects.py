@@ -468,7 +468,8 @@ def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
         ({"acceptance": lambda p: Decision(np.array([1, 2, 0]))}, "a truth value for each of 3 problems"),
         ({"initialization": lambda head, seed: np.full((5, 3), np.nan)}, "initialization gave holds NaN"),
         ({"acceptance": lambda p: Decision(p.energies < 0, np.nan)}, "multiple nan; expected a finite number"),
-        ({"coordinates": np.eye(5)}, "an object with the methods adapted, pull_metric, pull_gradients, push"),
+        ({"coordinates": np.eye(5)}, r"an array of shape \(5, 5\); pass LinearCoordinates\(matrix\)"),
+        ({"coordinates": 3}, "an object with the methods adapted, pull_metric, pull_gradients, push"),
         ({"precision_policy": PrecisionPolicy}, "the class PrecisionPolicy; pass an object of it"),
     ],
 )

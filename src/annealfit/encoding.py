@@ -36,7 +36,7 @@ class Encoding:
             Integral,
             minimum=1,
             maximum=MAX_BITS,
-            remedy="2 or 3 do with an adaptive range",
+            remedy="2 or 3 do",
         )
         check_number("the range δ of an update", self.range, above=0, remedy="the paper's is 0.5")
 

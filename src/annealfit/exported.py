@@ -76,7 +76,7 @@ def _checked(quadratic: NDArray[Any], offset: Any) -> Dense:
 
 
 def digest(dense: Dense) -> str:
-    """SHA-256 of the coefficients: the same for the same problem, whatever the format it was read from.
+    """SHA-256 of the coefficients: the same for the same problem, from any format but `ising`, whose spins round.
 
     Of the upper triangle of `bᵀQb + offset` row by row (the linear term, then the couplings to later variables, each
     `Q_ij + Q_ji`) and the offset, as little-endian 64-bit floats.

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from annealfit.classifier import files
+from annealfit.classifier.compiling import compile_training
 from annealfit.classifier.data import LabelledTable, TrainingData, training_tables
 from annealfit.classifier.messages import narrating, warn_of_end
 from annealfit.classifier.predictions import LinearPredictions
@@ -130,6 +131,7 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
             seed = seed_of_training(self)
             plan = self._plan(seed)
             data = self._training_data(X, y, sample_weight, validation_data, seed)
+            compile_training(plan, data.objective, len(data.classes))
             with opened_sampler(self.sampler, seed) as sampler:
                 trainer = Trainer(data.objective, sampler, plan, data.validation)
                 state, history, checkpoint = start_of_training(self, trainer, data)

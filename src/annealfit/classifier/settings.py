@@ -43,6 +43,9 @@ def make_plan(estimator: AnnealedEstimator, seed: int) -> Plan:
     bits = int(estimator.bits)
     acceptance = choose_or_own("acceptance", estimator.acceptance, ACCEPTANCES)
     usual = "bound" if acceptance in RESTING_ON_A_BOUND else "local"
+    if isinstance(estimator.coordinates, np.ndarray):
+        shape = estimator.coordinates.shape
+        raise InvalidInputError(f"coordinates is an array of shape {shape}; pass LinearCoordinates(matrix)")
     return Plan(
         curvature=choose_or_own("curvature", usual if estimator.curvature is None else estimator.curvature, CURVATURES),
         coordinates=choose_or_own("coordinates", estimator.coordinates, COORDINATES, COORDINATES_METHODS),

@@ -117,7 +117,7 @@ def _padded(values: NDArray[Any]) -> NDArray[Any]:
     missing = -len(values) % _products.OUTPUTS_AT_ONCE
     if not missing:
         return np.ascontiguousarray(values)
-    return np.concatenate([values, np.zeros((missing, values.shape[1]), values.dtype)])
+    return np.ascontiguousarray(np.concatenate([values, np.zeros((missing, values.shape[1]), values.dtype)]))
 
 
 def block_grams(
