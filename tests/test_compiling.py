@@ -25,7 +25,8 @@ def watched(trainer, weights):
 
 Trainer.start = watched
 generator, new = np.random.default_rng(0), []
-for rows, features, classes in [(300, 5, 2), (300, 5, 4), (4000, 20, 10), (3000, 128, 4), (4000, 128, 10), (900, 320, 2)]:
+sizes = [(300, 5, 2), (300, 5, 4), (4000, 20, 10), (3000, 128, 4), (4000, 128, 10), (900, 320, 2)]
+for rows, features, classes in sizes:
     X = generator.normal(size=(rows, features))
     y = (X @ generator.normal(size=(features, classes)) + 3 * generator.normal(size=(rows, classes))).argmax(axis=1)
     AnnealedClassifier(max_iter=30, random_state=0).fit(X, y)
