@@ -66,7 +66,7 @@ class AnnealedClassifier(AnnealedEstimator):
     coordinates : {"centred", "raw", "partly_whitened", "whitened"} or `annealfit.coordinates.Coordinates`
         The basis in which bits are chosen. "centred" measures features from their means, which makes the problems
         much easier and changes nothing else. "raw" are the weights themselves, as in the paper. "whitened" leaves no
-        couplings at all, and so nothing to anneal.
+        couplings at all where the curvature is "bound", and so nothing to anneal.
     acceptance : {"second_direction", "line_search", "descent", "always"} or function
         "descent" applies the classes whose surrogate is negative: with a bounding curvature the loss then falls
         at every iteration, by theorem. "line_search" goes along them as far as the true loss says, and takes no
