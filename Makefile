@@ -5,16 +5,17 @@ LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help demo test coverage bench lint docs gallery house torture lowest audit clean
+.PHONY: help demo test test-long coverage bench lint docs gallery house torture lowest audit clean
 
 help:
 	@echo "make demo   train on the bundled digits, print the comparison, leave plots below runs/"
-	@echo "make test   run the tests"
-	@echo "make coverage  the same, and which lines they reach"
+	@echo "make test   run the tests, without the long ones"
+	@echo "make test-long  run the long ones: documentation, notebooks, browser, attacks"
+	@echo "make coverage  run all tests, and print which lines they reach"
 	@echo "make bench  print the side-by-side speed ratios"
 	@echo "make lint   ruff, type checker, import rules (the pre-commit set)"
 	@echo "make docs   build the documentation site in build/site, and check it"
-	@echo "make house  rooms, who uses whom, the longest files and functions"
+	@echo "make house  size, what one fit crosses, the longest functions, import rules"
 	@echo "make torture  attack files, processes, samplers, numbers; write the table of docs/trust.md"
 	@echo "make lowest   run the tests with the lowest versions that pyproject.toml allows"
 	@echo "make audit    look up known vulnerabilities of the pinned dependencies, where there is a network"
@@ -37,7 +38,10 @@ demo: $(VENV)/.demo
 	$(BIN)/annealfit train digits
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto -m "not long"
+
+test-long: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -m long
 
 coverage: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-report=html:build/coverage
@@ -54,8 +58,8 @@ docs: $(VENV)/.dev
 gallery: $(VENV)/.dev
 	$(BIN)/python tools/gallery.py
 
-house:
-	$(PYTHON) tools/house.py
+house: $(VENV)/.demo
+	$(BIN)/python tools/size.py
 
 torture: $(VENV)/.dev
 	$(BIN)/python -W ignore tests/torture --write

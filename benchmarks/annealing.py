@@ -11,7 +11,7 @@ import numpy as np
 from dwave.samplers import SimulatedAnnealingSampler
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.problem import QuadraticProblem
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import SimulatedAnnealer
 
 BETA_RANGE = (0.01, 3.0)

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from annealfit import AnnealedClassifier
-from annealfit.objectives import LinearHead
-from annealfit.objectives.links import Softmax
-from annealfit.objectives.passing_rows import Bends, LossAndSlopes
-from annealfit.rows import ChunkedRows
+from annealfit.training.objectives import LinearHead
+from annealfit.training.objectives.links import Softmax
+from annealfit.training.objectives.streaming import Bends, LossAndSlopes
+from annealfit.data.rows import ChunkedRows
 from benchmarks.processes import Memory
 from benchmarks.tables import print_table
 

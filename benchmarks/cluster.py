@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from annealfit import AnnealedClassifier
-from annealfit.rows import DaskRows, NpyTable
+from annealfit.data.rows import DaskRows, NpyTable
 from benchmarks.tables import exponent, print_table
 
 FEATURES, CLASSES, CHUNKS = 64, 10, 16

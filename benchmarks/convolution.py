@@ -18,9 +18,9 @@ import warnings
 import numpy as np
 
 from annealfit import AnnealedConvNet, load_dataset
-from annealfit.baselines import train_adam
-from annealfit.convolution import rows as network_rows
-from annealfit.experiments.network_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
+from annealfit.models.baselines import train_adam
+from annealfit.data.convolution import rows as network_rows
+from annealfit.studies.training_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
 
 SEEDS = range(42, 47)
 SETTINGS = {"random_state": 42, "patience": None}
@@ -162,7 +162,7 @@ def digits():
             net = AnnealedConvNet(n_filters=filters, random_state=seed, patience=None)
             for bits, name in zip((1, 2, 3), list(found)[1:4], strict=True):
                 trained = fit_network(data, net.set_params(bits=bits))
-                check_descent(trained.fitted.history)
+                check_descent(trained.history)
                 found[name].append(measure_network(data, name, trained))
             found["frozen"].append(measure_network(data, "frozen", fit_frozen_network(data, net)))
             found["Adam"].append(measure_network(data, "Adam", fit_network_by_adam(data, net)))

@@ -14,10 +14,10 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import StandardScaler
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.baselines import solve_logistic
-from annealfit.datasets import DATASETS
-from annealfit.errors import AnnealfitError
-from annealfit.objectives import LinearHead
+from annealfit.models.baselines import solve_logistic
+from annealfit.data.datasets import DATASETS
+from annealfit._support.errors import AnnealfitError
+from annealfit.training.objectives import LinearHead
 
 SEEDS = (42, 43)
 AT_MOST = 200

@@ -13,11 +13,11 @@ import dimod
 import numpy as np
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.encoding import Encoding
+from annealfit.problems.encoding import Encoding
 from annealfit.hardware.chip import Chip
-from annealfit.hardware.embedding_store import CACHE_ENVIRONMENT
+from annealfit.hardware.embeddings import CACHE_ENVIRONMENT
 from annealfit.hardware.topologies import ideal_chip
-from annealfit.problem import QuadraticProblem
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import MockQPU, QPUSampler
 from annealfit.samplers.dwave.programming import Program
 

@@ -14,7 +14,7 @@ from typing import Any
 
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.problems import Problems
+from annealfit.problems.problem import Problems
 from annealfit.samplers import LatticeSolver, Samples, SimulatedAnnealer
 
 HEADINGS = ["d", "K", "variables", "coordinates", "proven", "nodes", "most", "ms", "slowest", "shared ms", "worst gap"]

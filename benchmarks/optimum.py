@@ -17,9 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.baselines import solve_logistic
-from annealfit.errors import AnnealfitError
-from annealfit.objectives import LinearHead
+from annealfit.models.baselines import solve_logistic
+from annealfit._support.errors import AnnealfitError
+from annealfit.training.objectives import LinearHead
 from benchmarks.overlapping import overlapping_classes
 
 PENALTY = 1e-3

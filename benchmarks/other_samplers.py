@@ -8,7 +8,7 @@ from benchmarks.timing import least_seconds, print_table
 import numpy as np
 from dwave.samplers import SimulatedAnnealingSampler, SteepestDescentSampler, TabuSampler
 
-from annealfit.bounds import lower_bounds
+from annealfit.problems.bounds import lower_bounds
 from annealfit.samplers import DimodSampler, RoundedSampler, Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import make_sampler
 

@@ -9,8 +9,8 @@ from benchmarks.timing import print_table
 
 import numpy as np
 
-from annealfit.rows import TableChunk, products
-from annealfit.rows.in_single import CopiedChunk
+from annealfit.data.rows import TableChunk, products
+from annealfit.data.rows.in_single import CopiedChunk
 
 ROWS = 5000
 

@@ -7,9 +7,9 @@ from benchmarks.timing import print_table
 import numpy as np
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.baselines import solve_logistic
-from annealfit.objectives import LinearHead
-from annealfit.bounds import lower_bounds
+from annealfit.models.baselines import solve_logistic
+from annealfit.training.objectives import LinearHead
+from annealfit.problems.bounds import lower_bounds
 from annealfit.samplers import BlockSampler, MockQPU, QPUSampler, Sampler
 
 

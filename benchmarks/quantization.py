@@ -25,14 +25,14 @@ from typing import Any
 import joblib
 import numpy as np
 
-from annealfit.metric import Metric
-from annealfit.problem import QuadraticProblem
-from annealfit.problems import Problems
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import QuadraticProblem
+from annealfit.problems.problem import Problems
 from annealfit.quantization import GPTQ, Annealed, Descent, Grid, InputMoments, quantize_layer, quantize_network
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.quantization.layers import Layer
 from annealfit.quantization.sampled import to_problems
-from annealfit.report.quantization_figure import save_layer_errors
+from annealfit.studies.report.quantization_figure import save_layer_errors
 from annealfit.samplers import SimulatedAnnealer
 from benchmarks.quantized_networks import Trained, conv_net, perceptron
 
@@ -251,7 +251,7 @@ def _least_times(function: Callable[[], Any], *, quick: bool) -> tuple[Any, tupl
 
 def _betas(problem: QuadraticProblem) -> tuple[float, float]:
     """From flips of the largest bit being free to those of the smallest one being frozen."""
-    diagonal = Metric(problem.curvature).diagonal
+    diagonal = Curvature(problem.curvature).diagonal
     spacing = 2 * problem.encoding.range / (2**problem.encoding.bits - 1)
     return 0.1 / float(diagonal.max() * spacing**2), 50.0 / float(np.median(diagonal[diagonal > 0]) * spacing**2)
 

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from annealfit import RandomConvFeatures, load_dataset
-from annealfit.objectives import LinearHead
+from annealfit.training.objectives import LinearHead
 from annealfit.quantization import Grid, LowBitHead, Refinement, quantize_layer
 from annealfit.quantization.refinement import _fit_scales
 from annealfit.quantization.scales import scales_of_weights

@@ -10,10 +10,10 @@ from onnx import TensorProto, helper, numpy_helper
 from sklearn.neural_network import MLPClassifier
 
 from annealfit import AnnealedConvNet, load_dataset
-from annealfit.baselines import train_adam
-from annealfit.convolution import Images, join_filters, split_filters
-from annealfit.objectives import ConvNet
-from annealfit.objectives.conv_net import HEAD, layer_name
+from annealfit.models.baselines import train_adam
+from annealfit.data.convolution import Images, join_filters, split_filters
+from annealfit.training.objectives import ConvNet
+from annealfit.training.objectives.conv_net import HEAD, layer_name
 
 HIDDEN = (128, 64)
 CALIBRATION = 2_000

@@ -10,10 +10,10 @@ from benchmarks.timing import print_table
 import numpy as np
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.baselines import solve_logistic
-from annealfit.objectives import LinearHead
-from annealfit.report.drawing import dress, label_point, make_figure, part_labels, save_figure, use_logarithm
-from annealfit.report.palette import INK, SERIES, SOFT
+from annealfit.models.baselines import solve_logistic
+from annealfit.training.objectives import LinearHead
+from annealfit.studies.report.drawing import dress, label_point, make_figure, part_labels, save_figure, use_logarithm
+from annealfit.studies.report.palette import INK, SERIES, SOFT
 
 SEEDS = range(42, 47)
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "story.png"

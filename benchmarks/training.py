@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.experiments.paper import paper_table
-from annealfit.baselines import SGD_RATE, solve_logistic, train_sgd
-from annealfit.objectives import LinearHead
+from annealfit.studies.paper_tables import paper_table
+from annealfit.models.baselines import SGD_RATE, solve_logistic, train_sgd
+from annealfit.training.objectives import LinearHead
 from annealfit.training.initialization import uniform
 
 

@@ -24,7 +24,7 @@ from scipy import optimize
 from sklearn.linear_model import LogisticRegression
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.errors import AnnealfitError
+from annealfit._support.errors import AnnealfitError
 from benchmarks.processes import Memory, alone
 from benchmarks.tables import print_table
 

@@ -2,13 +2,13 @@
 
 Sphinx, because it is what this field's readers know and what will be kept; MyST, because the pages are Markdown that
 reads as well on its own; Furo, because it fits a phone, has dark colours, and fetches nothing from elsewhere.
-`tools/site.py` builds it: it adds the reference, a page for each room of the package.
+`tools/site.py` builds it and adds the reference, a page for each package.
 """
 
 import re
 
 import annealfit
-from annealfit.report.palette import FONT, NUMBERS_FONT, PAGE
+from annealfit.studies.report.palette import FONT, NUMBERS_FONT, PAGE
 
 project = "annealfit"
 author = "The annealfit developers"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from annealfit.encoding import Encoding
-from annealfit.problem import QuadraticProblem
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import QuadraticProblem
 
 
 def random_problem(seed: int, n_parameters: int, bits: int, range_: float = 0.5) -> QuadraticProblem:

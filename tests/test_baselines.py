@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from annealfit.baselines import _batch_gradients, solve_logistic, train_adam, train_sgd
-from annealfit.convolution import Images, Network
-from annealfit.errors import InvalidInputError
-from annealfit.objectives import ConvNet, LinearHead
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.convolution import Images, Network
+from annealfit.models.baselines import _batch_gradients, solve_logistic, train_adam, train_sgd
+from annealfit.training.objectives import ConvNet, LinearHead
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -6,10 +6,10 @@ import safetensors.numpy
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import FileFormatError, InvalidInputError
-from annealfit.objectives import softmax
-from annealfit.persistence import write_tensors
+from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.files import write_tensors
 from annealfit.samplers import ExactSolver
+from annealfit.training.objectives import softmax
 
 
 def test_the_papers_settings_to_the_letter():

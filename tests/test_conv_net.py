@@ -15,10 +15,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from annealfit import AnnealedClassifier, AnnealedConvNet, RandomConvFeatures, load_dataset
-from annealfit.convolution import join_filters, split_filters
-from annealfit.errors import CheckpointError, FileFormatError, InvalidInputError, SamplerError
-from annealfit.metric import Metric
-from annealfit.rows import InMemoryRows
+from annealfit._support.errors import CheckpointError, FileFormatError, InvalidInputError, SamplerError
+from annealfit.data.convolution import join_filters, split_filters
+from annealfit.data.rows import InMemoryRows
+from annealfit.problems.curvature import Curvature
 from annealfit.samplers import ExactSolver, LevelAnnealer, MockQPU, QPUSampler, RoundedSampler
 from annealfit.training import LevenbergMarquardt
 
@@ -199,7 +199,7 @@ def test_damping_is_recorded_and_can_be_chosen(small):
 def test_a_curvature_of_ones_own(small):
     class Identity:
         def __call__(self, layer):
-            metric = Metric(0.1 * np.eye(layer.n_parameters))
+            metric = Curvature(0.1 * np.eye(layer.n_parameters))
             return lambda point: [metric]
 
     net = make(filter_curvature=Identity(), damping="none", max_iter=12).fit(*small)

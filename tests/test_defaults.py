@@ -10,9 +10,9 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import StandardScaler
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.baselines import solve_logistic
-from annealfit.objectives import LinearHead
+from annealfit.models.baselines import solve_logistic
 from annealfit.samplers import LatticeSolver, LevelAnnealer
+from annealfit.training.objectives import LinearHead
 
 SEEDS = range(42, 47)
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"

@@ -19,6 +19,7 @@ def blocks(page, language):
     return [code for found, code in BLOCK.findall(page.read_text(encoding="utf-8")) if found == language]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.name)
 def test_python_examples(page, tmp_path):
     program = tmp_path / "examples.py"
@@ -27,6 +28,7 @@ def test_python_examples(page, tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_notebooks(notebook, tmp_path):
     document = json.loads(notebook.read_text(encoding="utf-8"))
@@ -46,6 +48,7 @@ def test_notebooks(notebook, tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=lambda page: page.name)
 def test_console_examples(page, tmp_path):
     commands = [line[2:] for block in blocks(page, "console") for line in block.splitlines() if line.startswith("$ ")]

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.datasets import is_available
-from annealfit.datasets.images import ImagePreparation, read_image
-from annealfit.errors import FileFormatError, InvalidInputError
-from annealfit.image_classifier import ImageClassifier
+from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit.data.datasets import is_available
+from annealfit.data.datasets.images import ImagePreparation, read_image
+from annealfit.models.image_classifier import ImageClassifier
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 DIRECTORY = os.environ.get("ANNEALFIT_DATA") or (str(SHARED) if SHARED.is_dir() else None)

@@ -7,7 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.exceptions import NotFittedError
 
 from annealfit import AnnealedClassifier, AnnealedConvNet
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
 from annealfit.quantization import Annealed, Refinement, convolution_moments, quantize_layer
 
 QUICK = Annealed(num_sweeps=30, num_reads=1)

@@ -1,6 +1,6 @@
 import numpy as np
 
-from annealfit.metrics import METRICS, classification_metrics, per_class_recall
+from annealfit.models.metrics import METRICS, classification_metrics, per_class_recall
 
 # True classes in rows: 3 of 4 zeros right, 1 of 2 ones, the single two missed.
 TRUE = [0, 0, 0, 0, 1, 1, 2]

@@ -6,14 +6,14 @@ import sys
 import pytest
 
 import annealfit
-import annealfit.experiments
-import annealfit.instances
 import annealfit.quantization
 import annealfit.samplers
-from annealfit.on_use import names_on_use
+import annealfit.studies
+import annealfit.studies.instances
+from annealfit._support.lazy import lazy_exports
 
 HEAVY = ("dimod", "jinja2", "joblib", "matplotlib", "numba", "onnx", "pandas", "scipy", "sklearn")
-PACKAGES = (annealfit, annealfit.samplers, annealfit.experiments, annealfit.instances, annealfit.quantization)
+PACKAGES = (annealfit, annealfit.samplers, annealfit.studies, annealfit.studies.instances, annealfit.quantization)
 HELPS = (
     "--help",
     "train --help",
@@ -58,14 +58,14 @@ def test_every_public_name_is_there(package):
 
 
 def test_modules_of_a_package_are_found_without_an_import_of_their_own():
-    program = "import annealfit; print(annealfit.samplers.ExactSolver, annealfit.export.FORMATS)"
+    program = "import annealfit; print(annealfit.samplers.ExactSolver, annealfit.problems.export.FORMATS)"
     assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0
 
 
 def test_a_name_is_looked_up_once():
-    get, _ = names_on_use("annealfit", {"Encoding": "encoding"})
-    assert get("Encoding") is annealfit.encoding.Encoding
-    assert vars(annealfit)["Encoding"] is annealfit.encoding.Encoding
+    get, _ = lazy_exports("annealfit", {"Encoding": "encoding"})
+    assert get("Encoding") is annealfit.problems.encoding.Encoding
+    assert vars(annealfit)["Encoding"] is annealfit.problems.encoding.Encoding
 
 
 def test_a_function_and_the_module_it_lives_in_have_different_names():

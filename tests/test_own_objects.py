@@ -11,16 +11,16 @@ import pytest
 from sklearn.base import clone
 
 from annealfit import AnnealedClassifier
-from annealfit.baselines import solve_logistic
-from annealfit.coordinates import CentredCoordinates, Coordinates, LinearCoordinates, RawCoordinates
-from annealfit.description import describe
-from annealfit.errors import InvalidInputError
-from annealfit.metric import Metric
-from annealfit.objectives import LinearHead, PlainPoint
-from annealfit.rows import DenseChunk, Rows
+from annealfit._support.description import describe
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.rows import DenseChunk, Rows
+from annealfit.models.baselines import solve_logistic
+from annealfit.problems.coordinates import CentredCoordinates, Coordinates, LinearCoordinates, RawCoordinates
+from annealfit.problems.curvature import Curvature
 from annealfit.samplers import ExactSolver, LevelAnnealer, RoundedSampler, SimulatedAnnealer
 from annealfit.training import RANGE_POLICIES, Decision, Plan, PrecisionPolicy, RangePolicy, Stopping, Trainer
-from annealfit.training.acceptance import line_search, second_direction
+from annealfit.training.acceptance import line_search, subspace
+from annealfit.training.objectives import LinearHead, PlainPoint
 
 
 class Damped:
@@ -40,7 +40,7 @@ class Saddle:
     def __call__(self, head):
         matrix = 0.5 * head.gram + np.diag(head.ridge)
         matrix[0, 0] = -0.01
-        metric = Metric(matrix)
+        metric = Curvature(matrix)
         return lambda point: (metric,)
 
 
@@ -74,10 +74,10 @@ class Centred(Coordinates):
         matrix[-1, :-1] = -objective.gram[-1, :-1]  # the last row of G is the mean
         return LinearCoordinates(matrix)
 
-    def pull_metric(self, metric):
+    def pull_curvature(self, metric):
         raise NotImplementedError
 
-    pull_gradients = push = pull_metric
+    pull_gradients = push = pull_curvature
 
 
 class Files(Rows):
@@ -162,7 +162,7 @@ def test_an_acceptance_rule(blobs):
     clf = fit(*blobs, acceptance=Greedy())
     assert {row["accepted"] for row in clf.history_} <= {0, 1}
     assert all(row["loss_change"] <= 0 for row in clf.history_)
-    assert fit(*blobs, acceptance=second_direction).history_[-1]["loss"] == fit(*blobs).history_[-1]["loss"]
+    assert fit(*blobs, acceptance=subspace).history_[-1]["loss"] == fit(*blobs).history_[-1]["loss"]
 
 
 def test_a_range_policy(blobs):
@@ -197,8 +197,8 @@ class Doubled:
     def adapted(self, objective):
         return self
 
-    def pull_metric(self, metric):
-        return Metric(4 * metric.matrix)
+    def pull_curvature(self, metric):
+        return Curvature(4 * metric.matrix)
 
     def pull_gradients(self, gradients):
         return 2 * gradients
@@ -223,11 +223,11 @@ def test_coordinates_need_their_four_methods_only(blobs):
 def test_coordinates_are_the_same_quadratic(coordinates):
     generator = np.random.default_rng(0)
     factor = generator.normal(size=(6, 3))
-    metric, gradients, z = Metric(factor.T @ factor), generator.normal(size=(4, 3)), generator.normal(size=(4, 3))
-    pulled = coordinates.pull_metric(metric).energies(coordinates.pull_gradients(gradients), z)
+    metric, gradients, z = Curvature(factor.T @ factor), generator.normal(size=(4, 3)), generator.normal(size=(4, 3))
+    pulled = coordinates.pull_curvature(metric).energies(coordinates.pull_gradients(gradients), z)
     np.testing.assert_allclose(pulled, metric.energies(gradients, coordinates.push(z)), rtol=1e-9)
-    joint = Metric(np.kron(np.eye(2) + 0.5, metric.matrix))
-    pulled = coordinates.pull_metric(joint).energies(
+    joint = Curvature(np.kron(np.eye(2) + 0.5, metric.matrix))
+    pulled = coordinates.pull_curvature(joint).energies(
         coordinates.pull_gradients(gradients.reshape(2, 6)), z.reshape(2, 6)
     )
     expected = joint.energies(gradients.reshape(2, 6), coordinates.push(z.reshape(2, 6)))
@@ -241,7 +241,7 @@ def test_centred_coordinates_have_the_means_and_the_spread_of_the_rows(digits_fe
     assert centred.bias_unit == pytest.approx(18**0.25 * np.sqrt(X.var(axis=0).mean()), rel=1e-9)
     assert CentredCoordinates(bias_unit=2).adapted(LinearHead.of_arrays(X, y, 10, 1e-3)).bias_unit == 2
     # The bias bends the loss √d times as much as a weight does, on average, and is coupled to none of them.
-    pulled = centred.pull_metric(Metric(LinearHead.of_arrays(X, y, 10, 0.0).gram)).matrix
+    pulled = centred.pull_curvature(Curvature(LinearHead.of_arrays(X, y, 10, 0.0).gram)).matrix
     assert pulled[-1, -1] == pytest.approx(18**0.5 * pulled.diagonal()[:-1].mean(), rel=1e-9)
     np.testing.assert_allclose(pulled[-1, :-1], 0.0, atol=1e-12 * pulled.max())
 
@@ -348,7 +348,7 @@ class ValleyPoint(PlainPoint):
         x, y = self.weights
         return np.array([[2 - 40 * (y - 3 * x**2), -40 * x], [-40 * x, 20.0]])
 
-    def bends(self, directions):
+    def curvature_along(self, directions):
         flat = [np.diag(direction.ravel()) for direction in directions]  # a row per block and direction
         return np.block([[one @ self.hessian() @ other for other in flat] for one in flat])
 
@@ -365,7 +365,7 @@ class ValleyPoint(PlainPoint):
         return {"loss": self.loss}
 
 
-@pytest.mark.parametrize("acceptance", [line_search, second_direction])
+@pytest.mark.parametrize("acceptance", [line_search, subspace])
 @pytest.mark.parametrize("range_policy", ["adaptive", "relaxation"])
 @pytest.mark.parametrize("sampler", [ExactSolver(), SimulatedAnnealer(num_reads=4), LevelAnnealer()])
 def test_an_objective(sampler, range_policy, acceptance):
@@ -469,7 +469,7 @@ def test_a_model_file_says_which_objects_it_lacks(blobs, tmp_path):
         ({"initialization": lambda head, seed: np.full((5, 3), np.nan)}, "initialization gave holds NaN"),
         ({"acceptance": lambda p: Decision(p.energies < 0, np.nan)}, "multiple nan; expected a finite number"),
         ({"coordinates": np.eye(5)}, r"an array of shape \(5, 5\); pass LinearCoordinates\(matrix\)"),
-        ({"coordinates": 3}, "an object with the methods adapted, pull_metric, pull_gradients, push"),
+        ({"coordinates": 3}, "an object with the methods adapted, pull_curvature, pull_gradients, push"),
         ({"precision_policy": PrecisionPolicy}, "the class PrecisionPolicy; pass an object of it"),
     ],
 )

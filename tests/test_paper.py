@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.baselines import train_sgd
-from annealfit.experiments.paper import paper_table
-from annealfit.objectives import LinearHead
+from annealfit.models.baselines import train_sgd
+from annealfit.studies.paper_tables import paper_table
 from annealfit.training.initialization import uniform
+from annealfit.training.objectives import LinearHead
 
 SEEDS = range(42, 47)
 PAPER = {row["method"]: row for row in paper_table("digits")}

@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("dwave.system")
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.baselines import solve_logistic
-from annealfit.errors import SamplerError
-from annealfit.samplers import BlockSampler, MockQPU, QPUSampler
+from annealfit._support.errors import InvalidInputError, SamplerError
+from annealfit.data.rows import DenseChunk, Rows
+from annealfit.models.baselines import solve_logistic
+from annealfit.samplers import BlockSampler, MockQPU, QPUSampler, RoundedSampler
 from annealfit.samplers.dwave.mock_qpu import FAULTS
 
 # What an injected fault looks like in the history.
@@ -154,3 +155,33 @@ def test_128_features_train_in_blocks_and_the_loss_falls_every_time():
     assert losses[0] < np.log(10)
     assert device.calls == 8 * 7  # seven blocks, all ten classes of each in one call
     assert digits.accuracy(classifier) > 0.85
+
+
+class CountedRows(Rows):
+    """Streamed rows that count the passes over them."""
+
+    n_parameters, n_classes, passes = 5, 2, 0
+
+    @property
+    def classes(self):
+        return np.arange(2)
+
+    def chunks(self):
+        self.passes += 1
+        generator = np.random.default_rng(0)
+        yield DenseChunk(generator.normal(size=(40, 4)), generator.integers(0, 2, 40))
+
+
+def test_preflight_reads_rows_only_for_a_sampler_with_costs():
+    def passes(sampler):
+        rows = CountedRows()
+        cost = AnnealedClassifier(bits=1, sampler=sampler).preflight(rows)
+        assert (cost is None) == (rows.passes == 0)
+        return rows.passes
+
+    qpu = QPUSampler(MockQPU("Z12"), num_reads=5)
+    assert [passes(sampler) for sampler in (None, RoundedSampler(), BlockSampler(RoundedSampler(), 3))] == [0, 0, 0]
+    assert passes(qpu) > 0
+    assert passes(BlockSampler(qpu, 3)) > 0
+    with pytest.raises(InvalidInputError, match="bits is 0"):  # settings are checked all the same
+        AnnealedClassifier(bits=0).preflight(CountedRows())

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from annealfit.randomness import child_seed, child_seeds, seed_of
+from annealfit._support.randomness import child_seed, child_seeds, seed_of
 
 
 def test_children_differ_from_each_other_and_do_not_repeat():

@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import BudgetExhaustedError, CheckpointError, FileFormatError, InvalidInputError
-from annealfit.objectives import LinearHead
+from annealfit._support.errors import BudgetExhaustedError, CheckpointError, FileFormatError, InvalidInputError
 from annealfit.samplers import BlockSampler, RoundedSampler, Sampler, Samples, SimulatedAnnealer
+from annealfit.training.objectives import LinearHead
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from annealfit import AnnealedClassifier, threads
+from annealfit import AnnealedClassifier
+from annealfit._support import threads
+from annealfit._support.threads import WORTH_THREADS, blas_threads, processors
 from annealfit.samplers import SimulatedAnnealer
-from annealfit.threads import WORTH_THREADS, blas_threads, processors
 
 
 def blas_limits():
@@ -21,7 +22,7 @@ def blas_limits():
 
 @pytest.fixture
 def two_processors(monkeypatch):
-    monkeypatch.setattr(threads, "_processors_of_process", lambda process: 2)
+    monkeypatch.setattr(threads, "_cpu_count", lambda process: 2)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with threadpool_limits(2, user_api="blas"):
         yield

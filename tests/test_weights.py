@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import InvalidInputError
-from annealfit.objectives import LinearHead
+from annealfit._support.errors import InvalidInputError
+from annealfit.training.objectives import LinearHead
 
 
 def table(seed, n_classes):

@@ -11,10 +11,10 @@ import json
 import sys
 from dataclasses import asdict
 
-from annealfit.exported import digest
-from annealfit.instances import BestKnown, find_best, make_problem, select_instances
-from annealfit.instances.known_energies import RECORD_FILE
-from annealfit.persistence import write_json
+from annealfit._support.files import write_json
+from annealfit.problems.importing import digest
+from annealfit.studies.instances import BestKnown, find_best, make_problem, select_instances
+from annealfit.studies.instances.known_energies import RECORD_FILE
 
 
 def main(arguments: list[str]) -> None:

@@ -15,11 +15,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from annealfit.encoding import Encoding
-from annealfit.experiments.sampler_study import take_problems
-from annealfit.instances import Instance, select_instances
-from annealfit.instances.catalogue import LATE
-from annealfit.instances.generating import (
+from annealfit._support.files import replacing
+from annealfit._support.threads import blas_threads
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import Problems, QuadraticProblem
+from annealfit.samplers import LevelAnnealer, Sampler, Samples
+from annealfit.studies.instances import Instance, select_instances
+from annealfit.studies.instances.catalogue import LATE
+from annealfit.studies.instances.generating import (
     COEFFICIENT_BITS,
     GRADIENTS_FILE,
     RANGE_BITS,
@@ -28,11 +31,7 @@ from annealfit.instances.generating import (
     rounded_metric,
     training_features,
 )
-from annealfit.persistence import replacing
-from annealfit.problem import QuadraticProblem
-from annealfit.problems import Problems
-from annealfit.samplers import LevelAnnealer, Sampler, Samples
-from annealfit.threads import blas_threads
+from annealfit.studies.sampler_study import take_problems
 
 
 def round_problem(problem: QuadraticProblem) -> QuadraticProblem:

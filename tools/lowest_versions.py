@@ -19,8 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TESTS = (
     *("tests/compatibility", "tests/datasets", "tests/features", "tests/objectives", "tests/report", "tests/rows"),
-    *("tests/samplers", "tests/training", "tests/test_classifier.py", "tests/test_cli.py", "tests/test_export.py"),
-    *("tests/test_exported.py", "tests/test_image_classifier.py"),
+    *("tests/samplers", "tests/training", "tests/test_classifier.py", "tests/test_cli.py", "tests/problems"),
+    "tests/test_image_classifier.py",
 )
 TEST_TOOLS = ("pytest", "pytest-xdist", "autograd", "hypothesis", "h5py", "selenium", "axe-core-python")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+(?:\[[a-z,]+\])?)>=([0-9][^,;]*)(?:,.*)?")

@@ -1,55 +1,74 @@
 """Build the documentation site: `python tools/site.py FOLDER`. Everything is made afresh, and a warning is an error.
 
-The pages are those of docs/; the notebooks, which are run for their results; and a reference made of the docstrings, a
-page for each room of the package. A page that is in no list of docs/index.md is an error too, so none is forgotten.
+The pages are those of docs/, the notebooks, which are run for their results, and a reference made of the docstrings
+with a page for each package. A page that is in no list of docs/index.md is an error too, so none is forgotten.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PACKAGE = "annealfit"
+LINK = re.compile(r"{py:obj}`(?:([^<`]+) <)?([\w.]+)>?`")  # in docs/api/index.md
 
 
-def rooms() -> dict[str, list[str]]:
-    """The rooms of the package, each a package or a module by itself, with their modules that define something public.
+def packages() -> dict[str, list[str]]:
+    """Return the packages, and the modules at the top level, with their modules that define something public.
 
-    >>> list(rooms())[0]
-    'annealfit.arrays'
+    >>> packages()["annealfit.problems"][0]
+    'annealfit.problems.bounds'
     """
     found: dict[str, list[str]] = {}
     for path in sorted((SOURCE / PACKAGE).rglob("*.py")):
         parts = [part for part in path.relative_to(SOURCE).with_suffix("").parts if part != "__init__"]
         if not any(part.startswith("_") for part in parts) and any(public_names(path)):
             in_a_package = path.name == "__init__.py" or len(parts) > 2
-            room = ".".join(parts if path.name == "__init__.py" else parts[:-1] if in_a_package else parts)
-            found.setdefault(room, []).append(".".join(parts))
+            package = ".".join(parts if path.name == "__init__.py" else parts[:-1] if in_a_package else parts)
+            found.setdefault(package, []).append(".".join(parts))
     return dict(sorted(found.items()))
 
 
 def public_names(path: Path) -> Iterator[str]:
-    """The classes and functions that a module defines, without those that begin with an underscore."""
+    """Yield the public classes and functions that a module defines."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
             yield node.name
 
 
 def write_reference(folder: Path) -> None:
-    """A page for each room, and all of them in the list of the reference's first page."""
-    for room, modules in rooms().items():
+    """Write a page for each package, all of them listed on the reference's first page."""
+    for package, modules in packages().items():
         body = "\n\n".join(_module_text(module, alone=len(modules) == 1) for module in modules)
-        (folder / f"{room}.md").write_text(f"# {room}\n\n{body}\n", encoding="utf-8")
+        (folder / f"{package}.md").write_text(f"# {package}\n\n{body}\n", encoding="utf-8")
     index = folder / "index.md"
-    listed = "\n".join(rooms())
-    text = index.read_text(encoding="utf-8")
+    listed = "\n".join(packages())
+    text = LINK.sub(_linked, index.read_text(encoding="utf-8"))
     index.write_text(f"{text}\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{listed}\n```\n", encoding="utf-8")
+
+
+def definition(name: str) -> str:
+    """Return where a public name is defined, which is where the reference has it.
+
+    >>> definition("annealfit.Encoding")
+    'annealfit.problems.encoding.Encoding'
+    """
+    module, _, attribute = name.rpartition(".")
+    thing = getattr(import_module(module), attribute)
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+def _linked(link: re.Match[str]) -> str:
+    shown, name = link.groups()
+    return f"{{py:obj}}`{shown or name} <{definition(name)}>`"
 
 
 def _module_text(module: str, *, alone: bool) -> str:
@@ -64,7 +83,7 @@ def _path(module: str) -> Path:
 
 
 def keep_places(index: Path) -> None:
-    """Take pages that are not written yet from the lists, where they have a place already."""
+    """Remove pages that do not exist yet from the lists."""
     lines, in_list = [], False
     for line in index.read_text(encoding="utf-8").splitlines():
         in_list = line.startswith("```{toctree}") or (in_list and line != "```")
@@ -75,11 +94,11 @@ def keep_places(index: Path) -> None:
 
 
 def build(target: Path) -> int:
-    """Build the site in a folder, which is replaced; returns Sphinx's exit code."""
+    """Build the site in a folder, which is replaced, and return Sphinx's exit code."""
     from notebook_pages import write_notebook_pages
     from sphinx.cmd.build import build_main
 
-    sys.path.insert(0, str(SOURCE))  # the package of this very tree
+    sys.path.insert(0, str(SOURCE))  # the package of this source tree
     with tempfile.TemporaryDirectory() as scratch:
         pages = Path(scratch) / "pages"
         shutil.copytree(ROOT / "docs", pages)
@@ -95,7 +114,7 @@ def build(target: Path) -> int:
 
 
 def mend_headings(page: Path) -> None:
-    """Give the captions of the navigation the level that their role as a heading asks for; Sphinx does not."""
+    """Add the heading level that Sphinx leaves out of the navigation's captions."""
     text = page.read_text(encoding="utf-8")
     caption = '<p class="caption" role="heading"'
     page.write_text(text.replace(f"{caption}>", f'{caption} aria-level="2">'), encoding="utf-8")

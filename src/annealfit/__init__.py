@@ -1,18 +1,18 @@
 """annealfit: classifiers trained by annealing.
 
-Images → features → surrogate → problem → samplers → training; each name here is one step of that way.
+The pipeline: images → features → rows → objective → quadratic problems → sampler → weight update.
 """
 
 from typing import TYPE_CHECKING
 
-from annealfit.on_use import names_on_use
+from annealfit._support.lazy import find_moved_modules, lazy_exports
 
 if TYPE_CHECKING:
-    from annealfit.classifier import AnnealedClassifier, AnnealedConvNet
-    from annealfit.datasets import load_dataset
-    from annealfit.encoding import Encoding
-    from annealfit.features import RandomConvFeatures
-    from annealfit.problem import QuadraticProblem
+    from annealfit.data.datasets import load_dataset
+    from annealfit.data.features import RandomConvFeatures
+    from annealfit.models import AnnealedClassifier, AnnealedConvNet
+    from annealfit.problems.encoding import Encoding
+    from annealfit.problems.problem import QuadraticProblem
 
 __version__ = "0.2.0"
 
@@ -25,14 +25,15 @@ __all__ = [
     "load_dataset",
 ]
 
-__getattr__, __dir__ = names_on_use(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "AnnealedClassifier": "classifier",
-        "AnnealedConvNet": "classifier",
-        "Encoding": "encoding",
-        "QuadraticProblem": "problem",
-        "RandomConvFeatures": "features",
-        "load_dataset": "datasets",
+        "AnnealedClassifier": "models",
+        "AnnealedConvNet": "models",
+        "Encoding": "problems",
+        "QuadraticProblem": "problems",
+        "RandomConvFeatures": "data.features",
+        "load_dataset": "data.datasets",
     },
 )
+find_moved_modules()

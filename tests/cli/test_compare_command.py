@@ -11,20 +11,20 @@ from pictures import assert_readable
 from rich.console import Console
 from typer.testing import CliRunner
 
+from annealfit._support.errors import InvalidInputError, MissingDependencyError, SamplerError
 from annealfit.cli import app, compare, comparison_tables
-from annealfit.errors import InvalidInputError, MissingDependencyError, SamplerError
-from annealfit.experiments import Record
-from annealfit.experiments.sampler_study import Comparison, TrainingRow
-from annealfit.experiments.solving import ProblemSet, SolveRow
-from annealfit.experiments.success import Estimate
-from annealfit.experiments.truth import Truth
-from annealfit.export import read_npz
-from annealfit.metric import Metric
-from annealfit.problems import Problems
-from annealfit.report.sampler_figure import draw_comparison, summarise_comparison
-from annealfit.report.success_figure import draw_success
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.export import read_npz
+from annealfit.problems.problem import Problems
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
+from annealfit.studies import Record
+from annealfit.studies.report.sampler_figure import draw_comparison, summarise_comparison
+from annealfit.studies.report.success_figure import draw_success
+from annealfit.studies.sampler_study import Comparison, TrainingRow
+from annealfit.studies.solving import ProblemSet, SolveRow
+from annealfit.studies.success import Estimate
+from annealfit.studies.truth import Truth
 
 QUICK = ["compare-samplers", "digits", "--bits", "1", "--reads", "4", "--iterations", "2", "--late", "3"]
 RAW = ["--coordinates", "raw"]
@@ -296,7 +296,7 @@ def crowd(times, shares):
         Record(name, history={"loss": np.array([2.0, 1.5, 1.1 + 1e-4 * number])}) for number, name in enumerate(names)
     ]
     failed = Record("broken", error="out of order")
-    nothing = Problems((Metric([[1.0]]),), np.empty((0, 1)), np.empty(0), 1)
+    nothing = Problems((Curvature([[1.0]]),), np.empty((0, 1)), np.empty(0), 1)
     truth = Truth(np.empty(0), np.empty(0, dtype=bool), np.empty(0))
     return Comparison(
         (ProblemSet("first", 0, nothing, np.empty(0), truth),),

@@ -2,8 +2,8 @@ import re
 
 import pytest
 
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli.options import parse_numbers
-from annealfit.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from annealfit import load_dataset
 from annealfit.cli import app
-from annealfit.experiments import store
-from annealfit.image_classifier import ImageClassifier
+from annealfit.models.image_classifier import ImageClassifier
+from annealfit.studies import store
 
 METHODS = ["QUBO 3-bit", "Frozen filters", "Adam (rate 0.02)"]
 

@@ -11,10 +11,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from annealfit import AnnealedClassifier
+from annealfit._support.errors import AnnealfitError
 from annealfit.cli import app
-from annealfit.datasets import load_dataset
-from annealfit.errors import AnnealfitError
-from annealfit.image_classifier import ImageClassifier
+from annealfit.data.datasets import load_dataset
+from annealfit.models.image_classifier import ImageClassifier
 
 GENERATOR = np.random.default_rng(0)
 LABELS = GENERATOR.integers(0, 3, 600)

@@ -7,10 +7,10 @@ import pytest
 from sklearn.datasets import load_iris
 
 from annealfit import AnnealedClassifier, AnnealedConvNet, load_dataset
-from annealfit.experiments.records import Store
-from annealfit.image_classifier import ImageClassifier
-from annealfit.persistence import READABLE_VERSIONS
+from annealfit._support.files import READABLE_VERSIONS
+from annealfit.models.image_classifier import ImageClassifier
 from annealfit.samplers import LevelAnnealer, SimulatedAnnealer
+from annealfit.studies.records import Store
 
 FOLDERS = sorted(Path(__file__).parent.glob("files-*"))
 # Predictions are a few products and a softmax: only their last bits depend on the machine.

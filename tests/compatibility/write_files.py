@@ -18,11 +18,10 @@ from sklearn.datasets import load_iris
 
 import annealfit
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.experiments.execute import execute
-from annealfit.experiments.records import Store
-from annealfit.experiments.spec import RunSpec
-from annealfit.image_classifier import ImageClassifier
+from annealfit.models.image_classifier import ImageClassifier
 from annealfit.samplers import SimulatedAnnealer
+from annealfit.studies.execute import execute
+from annealfit.studies.records import RunSpec, Store
 
 
 def write(folder: Path) -> None:

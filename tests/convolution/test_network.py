@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from annealfit import RandomConvFeatures
-from annealfit.convolution import Images, Network, NetworkRows, shifts_within
-from annealfit.convolution import rows as rows_module
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.convolution import Images, Network, NetworkRows, shifts_within
+from annealfit.data.convolution import rows as rows_module
 
 NETWORKS = {  # image shape, layers of (filters, kernel, pool)
     "grey": ((8, 8, 1), [(2, 3, 2)]),
@@ -141,7 +141,7 @@ def test_batches_do_not_matter(monkeypatch):
         ]
 
     whole = results()
-    monkeypatch.setattr("annealfit.convolution.network._BATCH_BYTES", 1)
+    monkeypatch.setattr("annealfit.data.convolution.network._BATCH_BYTES", 1)
     for one, other in zip(results(), whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
 

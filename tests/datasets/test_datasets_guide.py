@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from annealfit.datasets import DATASETS, errors
+from annealfit.data.datasets import DATASETS, errors
 
 GUIDE = Path(__file__).parents[2] / "docs" / "datasets.md"
 TEXT = GUIDE.read_text(encoding="utf-8")

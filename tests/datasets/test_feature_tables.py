@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from annealfit.datasets.feature_tables import load_table
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.datasets.feature_tables import load_table
 
 ROWS = np.arange(60.0).reshape(20, 3)
 WORDS = np.array(["yes", "no"] * 10)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from annealfit import load_dataset
-from annealfit.datasets import (
+from annealfit._support.errors import MissingDependencyError
+from annealfit.data.datasets import (
     DATASETS,
     CorruptFileError,
     DataWarning,
@@ -29,8 +30,7 @@ from annealfit.datasets import (
     fetching,
     is_available,
 )
-from annealfit.datasets.catalogue import DataFile, Download
-from annealfit.errors import MissingDependencyError
+from annealfit.data.datasets.catalogue import DataFile, Download
 
 pytest.importorskip("pooch", reason="pooch is not installed")
 

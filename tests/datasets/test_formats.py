@@ -5,8 +5,8 @@ import struct
 import numpy as np
 import pytest
 
-from annealfit.datasets import CorruptFileError, TruncatedFileError, formats
-from annealfit.datasets.formats import decompress, parse_cifar10, parse_idx, read_payload
+from annealfit.data.datasets import CorruptFileError, TruncatedFileError, formats
+from annealfit.data.datasets.formats import decompress, parse_cifar10, parse_idx, read_payload
 
 
 def idx(array: np.ndarray, code: int = 0x08) -> bytes:

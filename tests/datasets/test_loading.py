@@ -7,9 +7,9 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from annealfit import load_dataset
-from annealfit.datasets import DATASETS, CorruptFileError, DataWarning, MissingDataError
-from annealfit.datasets.unpacking import PACKINGS
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.datasets import DATASETS, CorruptFileError, DataWarning, MissingDataError
+from annealfit.data.datasets.unpacking import PACKINGS
 
 
 def test_digits_split_of_the_paper():
@@ -128,7 +128,7 @@ def write_mnist(directory, white=255, n_images=20, n_labels=20, first_label=0):
 
 def test_nothing_optional_is_needed_to_import_and_load_digits():
     blocked = "import sys; sys.modules.update(dict.fromkeys(['pooch', 'PIL', 'requests'])); "
-    program = blocked + "import annealfit.datasets as d; print(d.load_dataset('digits').X_train.shape)"
+    program = blocked + "import annealfit.data.datasets as d; print(d.load_dataset('digits').X_train.shape)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "(1000, 8, 8)"
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from annealfit import load_dataset
-from annealfit.datasets import CorruptFileError, MissingDataError
-from annealfit.errors import FileFormatError, InvalidInputError, MissingDependencyError
+from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError
+from annealfit.data.datasets import CorruptFileError, MissingDataError
 
 GENERATOR = np.random.default_rng(1)
 IMAGES = GENERATOR.integers(0, 256, (24, 6, 5), dtype=np.uint8)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from annealfit import load_dataset
-from annealfit.datasets import DATASETS, DataWarning, is_available
+from annealfit.data.datasets import DATASETS, DataWarning, is_available
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 DIRECTORY = os.environ.get("ANNEALFIT_DATA") or (str(SHARED) if SHARED.is_dir() else None)
@@ -23,7 +23,7 @@ def load(name, **options):
 NAMES = sorted(set(DATASETS) - {"digits"})
 
 
-@pytest.mark.filterwarnings("ignore::annealfit.datasets.DataWarning")
+@pytest.mark.filterwarnings("ignore::annealfit.data.datasets.DataWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_subsets_of_the_paper(name):
     data = load(name, seed=7)
@@ -38,7 +38,7 @@ def test_subsets_of_the_paper(name):
     assert not np.array_equal(data.X_train, other.X_train)
 
 
-@pytest.mark.filterwarnings("ignore::annealfit.datasets.DataWarning")
+@pytest.mark.filterwarnings("ignore::annealfit.data.datasets.DataWarning")
 @pytest.mark.parametrize("name", ["emnist", "kmnist", "mnist"])
 def test_no_image_is_in_both_parts(name):
     data = load(name, n_train="all", n_test="all", size=None)
@@ -69,7 +69,7 @@ def test_one_warning_where_files_cannot_be_confirmed(name):
     assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}  # it points at the caller
 
 
-@pytest.mark.filterwarnings("ignore::annealfit.datasets.DataWarning")
+@pytest.mark.filterwarnings("ignore::annealfit.data.datasets.DataWarning")
 def test_letters_stand_upright():
     data = load("emnist", n_train="all", size=None)
     means = {name: data.X_train[data.y_train == index].mean(axis=0) for index, name in enumerate(data.class_names)}
@@ -84,7 +84,7 @@ def test_letters_stand_upright():
     assert moments["F"][0] < 0  # F has its bars at the top
 
 
-@pytest.mark.filterwarnings("ignore::annealfit.datasets.DataWarning")
+@pytest.mark.filterwarnings("ignore::annealfit.data.datasets.DataWarning")
 def test_photographs_have_their_colours():
     data = load("cifar10", n_train="all", size=None, color=True)
     assert data.X_train.shape[1:] == (32, 32, 3)

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annealfit.datasets.resizing import METHODS, resize, to_grey, weights
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.datasets.resizing import METHODS, resize, to_grey, weights
 
 sizes = st.integers(1, 40)
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annealfit.datasets.subsets import choose_balanced, split_stratified
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.datasets.subsets import choose_balanced, split_stratified
 
 
 @given(counts=st.lists(st.integers(1, 30), min_size=2, max_size=6), data=st.data())

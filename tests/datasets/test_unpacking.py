@@ -4,8 +4,8 @@ import zipfile
 
 import pytest
 
-from annealfit.datasets import CorruptFileError, TruncatedFileError, UnsafeArchiveError, unpacking
-from annealfit.datasets.unpacking import unpack
+from annealfit.data.datasets import CorruptFileError, TruncatedFileError, UnsafeArchiveError, unpacking
+from annealfit.data.datasets.unpacking import unpack
 
 
 def zip_of(path, *members, link=False):

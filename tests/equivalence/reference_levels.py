@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from annealfit.randomness import descend
+from annealfit._support.randomness import descend
 from annealfit.samplers.native.chains import TIE
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import reference_walk
 
-from annealfit.metric import Metric
+from annealfit.problems.curvature import Curvature
 from annealfit.samplers.native.level_walk import LevelWalk, soft_partners
 
 
 def make_walk(seed, lanes, size, top, n_partners, **settings):
     generator = np.random.default_rng(seed)
     rows = generator.normal(size=(2 * size, size)) + generator.normal(size=(2 * size, 1))
-    metric = Metric(rows.T @ rows / len(rows))
+    metric = Curvature(rows.T @ rows / len(rows))
     return LevelWalk(
         metric,
         generator.normal(size=(lanes, size)),
@@ -86,6 +86,6 @@ def test_threads_and_companions_change_nothing():
 
 
 def test_partners_are_the_most_correlated():
-    metric = Metric([[1.0, 0.1, -0.9], [0.1, 4.0, 0.0], [-0.9, 0.0, 1.0]])
+    metric = Curvature([[1.0, 0.1, -0.9], [0.1, 4.0, 0.0], [-0.9, 0.0, 1.0]])
     assert soft_partners(metric, 1).tolist() == [[2], [0], [0]]
     assert soft_partners(metric, 5).shape == (3, 2)

@@ -9,10 +9,9 @@ import pytest
 from distributed import Client, LocalCluster
 from test_runner import SPECS, contents, in_turn
 
-from annealfit.experiments import backends
-from annealfit.experiments.records import Store
-from annealfit.experiments.runner import run_all
-from annealfit.experiments.spec import RunSpec
+from annealfit.studies import execute
+from annealfit.studies.execute import run_all
+from annealfit.studies.records import RunSpec, Store
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,7 @@ def cluster():
 def test_the_cluster_gives_the_same_records(cluster, tmp_path):
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     run_all(SPECS, here, in_turn)
-    outcome = run_all(SPECS, there, backends.on_dask(cluster.scheduler_address))
+    outcome = run_all(SPECS, there, execute.on_dask(cluster.scheduler_address))
     assert outcome.failed == 0
     assert contents(there) == contents(here)
 
@@ -41,7 +40,7 @@ def test_a_killed_worker_costs_time_not_results(cluster, tmp_path):
     killer = threading.Thread(target=kill_soon)
     killer.start()
     store, reference = Store(tmp_path / "there"), Store(tmp_path / "here")
-    outcome = run_all(specs, store, backends.on_dask(cluster.scheduler_address))
+    outcome = run_all(specs, store, execute.on_dask(cluster.scheduler_address))
     killer.join()
     assert (outcome.done, outcome.failed) == (6, 0)
     run_all(specs, reference, in_turn)

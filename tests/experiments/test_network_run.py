@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier, AnnealedConvNet, RandomConvFeatures, load_dataset
-from annealfit.experiments import execute, paper
-from annealfit.experiments.network_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
-from annealfit.experiments.spec import NETWORK_METHODS, RunSpec
-from annealfit.report import tables
-from annealfit.report.cells import groups
-from annealfit.report.filters_table import filters_table
+from annealfit.studies import execute
+from annealfit.studies import paper_tables as paper
+from annealfit.studies.records import NETWORK_METHODS, RunSpec
+from annealfit.studies.report import tables
+from annealfit.studies.report.cells import groups
+from annealfit.studies.report.filters_table import filters_table
+from annealfit.studies.training_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_all_three_have_one_loss(data):
         record = measure_network(data, "any", network)
         features = network.features
         flat = np.column_stack([features.filters_[0].transpose(0, 2, 3, 1).reshape(2, -1), features.biases_[0]])
-        at_end = loss.at("head", {"conv1": flat, "head": network.fitted.weights})
+        at_end = loss.at("head", {"conv1": flat, "head": network.weights})
         assert record.loss == pytest.approx(at_end.loss, rel=1e-5)  # the network's is in single precision
     assert set(start) == {"conv1", "head"}
 
@@ -99,7 +100,7 @@ def test_reproduce_runs_the_papers_six_data_sets():
 
 
 def test_an_interrupted_training_is_measured_too(data):
-    from annealfit.experiments.network_run import run_network_training
+    from annealfit.studies.training_run import run_network_training
 
     def interrupt(iteration):
         if iteration.row["iteration"] == 8:

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from annealfit.experiments import backends, execute
-from annealfit.experiments.records import Record, Store
-from annealfit.experiments.runner import run_all
-from annealfit.experiments.spec import RunSpec
+from annealfit.studies import execute
+from annealfit.studies.execute import run_all
+from annealfit.studies.records import Record, RunSpec, Store
 
 SPECS = [
     RunSpec("digits", "classical", 1),
@@ -37,7 +36,7 @@ def undisturbed(tmp_path_factory):
 
 
 def test_records_do_not_depend_on_the_number_of_workers(tmp_path, undisturbed):
-    run_all(SPECS, Store(tmp_path), backends.on_this_machine(n_jobs=2))
+    run_all(SPECS, Store(tmp_path), execute.on_this_machine(n_jobs=2))
     assert contents(Store(tmp_path)) == undisturbed
 
 

@@ -5,15 +5,11 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
-from annealfit.bounds import lower_bounds
-from annealfit.errors import InvalidInputError, SamplerError
-from annealfit.experiments import Prepared
-from annealfit.experiments.sampler_study import compare_samplers, take_problems
-from annealfit.experiments.solving import ProblemSet, Solves, rate_solves, solve_repeatedly, with_reads
-from annealfit.experiments.truth import Truth, find_truth
-from annealfit.metric import Metric
-from annealfit.problems import Problems
-from annealfit.randomness import child_seed, child_seeds
+from annealfit._support.errors import InvalidInputError, SamplerError
+from annealfit._support.randomness import child_seed, child_seeds
+from annealfit.problems.bounds import lower_bounds
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import Problems
 from annealfit.samplers import (
     DimodSampler,
     ExactSolver,
@@ -25,6 +21,10 @@ from annealfit.samplers import (
     SimulatedAnnealer,
 )
 from annealfit.samplers.catalogue import make_sampler
+from annealfit.studies import Prepared
+from annealfit.studies.sampler_study import compare_samplers, take_problems
+from annealfit.studies.solving import ProblemSet, Solves, rate_solves, solve_repeatedly, with_reads
+from annealfit.studies.truth import Truth, find_truth
 
 CLASSIFIER = AnnealedClassifier(bits=1, max_iter=3, random_state=5)
 
@@ -87,7 +87,7 @@ def rows_of(comparison, name):
 
 
 def toy(bounds, lowest=None, proven=True):
-    problems = Problems((Metric([[1.0]]),), np.zeros((len(bounds), 1)), np.ones(len(bounds)), bits=1)
+    problems = Problems((Curvature([[1.0]]),), np.zeros((len(bounds), 1)), np.ones(len(bounds)), bits=1)
     energies = np.array(bounds if lowest is None else lowest, dtype=float)
     truth = Truth(energies, np.full(len(bounds), proven), energies)
     return ProblemSet("toy", 0, problems, np.array(bounds), truth)
@@ -192,7 +192,7 @@ def test_a_search_that_is_cut_short_is_not_a_proof(digits_features):
 
 
 def test_what_is_not_convex_has_no_truth_but_the_best_known():
-    problems = Problems((Metric([[1.0, 2.0], [2.0, 1.0]]),), np.array([[0.3, 0.1]]), np.ones(1), bits=1)
+    problems = Problems((Curvature([[1.0, 2.0], [2.0, 1.0]]),), np.array([[0.3, 0.1]]), np.ones(1), bits=1)
     truth = find_truth(problems)
     assert (truth.is_proven, truth.energies[0]) == (False, np.inf)
     assert truth.lowered(np.array([-1.0])).energies[0] == -1.0

@@ -1,8 +1,8 @@
 import pytest
 
-from annealfit.errors import InvalidInputError
-from annealfit.experiments import paper
-from annealfit.experiments.spec import RunSpec
+from annealfit._support.errors import InvalidInputError
+from annealfit.studies import paper_tables as paper
+from annealfit.studies.records import RunSpec
 
 
 def test_ids_are_unique_and_do_not_depend_on_how_a_spec_was_made():

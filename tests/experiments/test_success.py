@@ -5,8 +5,8 @@ import math
 import pytest
 from scipy.stats import binomtest
 
-from annealfit.errors import InvalidInputError
-from annealfit.experiments.success import Estimate, estimate_share, estimate_time, time_to_solution
+from annealfit._support.errors import InvalidInputError
+from annealfit.studies.success import Estimate, estimate_share, estimate_time, time_to_solution
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from annealfit import AnnealedClassifier, RandomConvFeatures
-from annealfit.features import RowScaler
-from annealfit.rows import MappedTable
+from annealfit.data.features import RowScaler
+from annealfit.data.rows import MappedTable
 
 IMAGES = np.random.default_rng(0).random((300, 8, 8))
 LABELS = (IMAGES.reshape(300, -1).mean(axis=1) > 0.5).astype(int)
@@ -37,7 +37,7 @@ def test_random_convolution_of_dask_arrays_is_lazy(standardize, shape):
 
 @pytest.mark.parametrize("standardize", ["pixels", "features"])
 def test_random_convolution_is_fitted_slice_by_slice(mapped, standardize, monkeypatch):
-    monkeypatch.setattr("annealfit.rows.tables.CHUNK_BYTES", 2**14)
+    monkeypatch.setattr("annealfit.data.rows.tables.CHUNK_BYTES", 2**14)
     expected = RandomConvFeatures(standardize=standardize, random_state=0).fit_transform(IMAGES)
     found = RandomConvFeatures(standardize=standardize, random_state=0).fit_transform(mapped(IMAGES))
     np.testing.assert_allclose(found, expected, atol=1e-12)

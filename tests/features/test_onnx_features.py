@@ -13,10 +13,10 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from annealfit import AnnealedClassifier, RandomConvFeatures
-from annealfit.datasets.images import ImagePreparation
-from annealfit.errors import FileFormatError, InvalidInputError
-from annealfit.features import OnnxFeatures
-from annealfit.image_classifier import ImageClassifier
+from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit.data.datasets.images import ImagePreparation
+from annealfit.data.features import OnnxFeatures
+from annealfit.models.image_classifier import ImageClassifier
 
 GENERATOR = np.random.default_rng(0)
 IMAGES = GENERATOR.random((60, 8, 8, 3))

@@ -4,8 +4,8 @@ from scipy.signal import correlate
 from sklearn.base import clone
 
 from annealfit import RandomConvFeatures
-from annealfit.errors import InvalidInputError
-from annealfit.features import random_convolution
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.features import random_convolution
 
 IMAGES = np.random.default_rng(0).random((7, 8, 8))
 

@@ -4,8 +4,8 @@ import pytest
 from dwave.cloud.solver import StructuredSolver
 from dwave.cloud.testing.mocks import qpu_pegasus_solver_data, qpu_problem_timing_data
 
-from annealfit.errors import SamplerError
-from annealfit.hardware.access_time import access_seconds, most_reads, published_timing
+from annealfit._support.errors import SamplerError
+from annealfit.hardware.limits import access_seconds, most_reads, published_timing
 
 
 @pytest.fixture(scope="module")

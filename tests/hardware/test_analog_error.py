@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_problems import problems, random_problem
 
-from annealfit.hardware.analog_error import (
+from annealfit.hardware.limits import (
     ADVANTAGE,
     COUPLING_ERROR,
     ERROR_LEVELS,

@@ -10,10 +10,17 @@ from dwave.embedding import embed_bqm
 from dwave.system.coupling_groups import coupling_groups
 from random_problems import random_problem
 
-from annealfit.errors import SamplerError
-from annealfit.hardware.analog_error import DeviceRanges, torque_compensation
+from annealfit._support.errors import SamplerError
 from annealfit.hardware.chip import Chip
-from annealfit.hardware.coupling_limits import PER_GROUP, PER_QUBIT, CouplingLimit, TileLimit, coupling_limits
+from annealfit.hardware.limits import (
+    PER_GROUP,
+    PER_QUBIT,
+    CouplingLimit,
+    DeviceRanges,
+    TileLimit,
+    coupling_limits,
+    torque_compensation,
+)
 from annealfit.samplers.dwave.programming import Program
 
 CHIPS = {"zephyr": Chip("Z3", dwave.graphs.zephyr_graph(3)), "pegasus": Chip("P4", dwave.graphs.pegasus_graph(4))}

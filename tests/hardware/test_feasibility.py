@@ -5,9 +5,7 @@ import math
 import pytest
 from dwave.system.testing import MockDWaveSampler
 
-from annealfit.errors import InvalidInputError
-from annealfit.hardware.access_time import access_seconds, published_timing
-from annealfit.hardware.analog_error import ADVANTAGE, DeviceRanges
+from annealfit._support.errors import InvalidInputError
 from annealfit.hardware.chip import Chip
 from annealfit.hardware.feasibility import (
     DURATION_LIMIT_SECONDS,
@@ -18,6 +16,7 @@ from annealfit.hardware.feasibility import (
     device_of_solver,
     published_device,
 )
+from annealfit.hardware.limits import ADVANTAGE, DeviceRanges, access_seconds, published_timing
 from annealfit.hardware.topologies import ideal_chip
 
 

@@ -3,11 +3,11 @@
 import pytest
 from pictures import assert_readable
 
-from annealfit.errors import InvalidInputError
-from annealfit.experiments.hardware_study import make_workloads, study_hardware
+from annealfit._support.errors import InvalidInputError
 from annealfit.hardware.feasibility import published_device
 from annealfit.hardware.topologies import ideal_chip
-from annealfit.report.hardware_figure import draw_feasibility, save_feasibility
+from annealfit.studies.hardware_study import make_workloads, study_hardware
+from annealfit.studies.report.hardware_figure import draw_feasibility, save_feasibility
 
 
 @pytest.fixture(scope="module")

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier
-from annealfit.experiments.hardware_study import (
+from annealfit.hardware.feasibility import Workload, published_device
+from annealfit.hardware.limits import ADVANTAGE, DeviceRanges, resolve
+from annealfit.hardware.topologies import ideal_chip
+from annealfit.studies.hardware_study import (
     MOST_VARIABLES_LOOKED_AT,
     make_workloads,
     representative_problem,
     resolutions_of,
     study_hardware,
 )
-from annealfit.hardware.analog_error import ADVANTAGE, DeviceRanges, resolve
-from annealfit.hardware.feasibility import Workload, published_device
-from annealfit.hardware.topologies import ideal_chip
 
 
 @pytest.mark.parametrize(

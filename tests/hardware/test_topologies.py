@@ -6,7 +6,7 @@ import networkx
 import pytest
 from dwave.system.testing import MockDWaveSampler
 
-from annealfit.errors import FileFormatError, InvalidInputError
+from annealfit._support.errors import FileFormatError, InvalidInputError
 from annealfit.hardware.topologies import chip_of_solver, chip_with_defects, ideal_chip, read_chip, read_properties
 
 

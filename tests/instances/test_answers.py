@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from annealfit.errors import AnnealfitError
-from annealfit.instances import best_known, find_instance, make_problem, read_answers, score_answers
-from annealfit.instances import checking as checking_module
+from annealfit._support.errors import AnnealfitError
+from annealfit.studies.instances import best_known, find_instance, make_problem, read_answers, score_answers
+from annealfit.studies.instances import checking as checking_module
 
 NAME = "digits-d18-k1-centred-first-c0"
 OTHER = "digits-d18-k1-raw-first-c0"

@@ -6,9 +6,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli import app
-from annealfit.errors import InvalidInputError
-from annealfit.instances import INSTANCES, best_known, find_instance
+from annealfit.studies.instances import INSTANCES, best_known, find_instance
 
 NAME = "digits-d18-k1-centred-first-c0"
 

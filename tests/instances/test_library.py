@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from annealfit import exported
-from annealfit.datasets import DATASETS, MissingDataError, is_available
-from annealfit.errors import InvalidInputError
-from annealfit.instances import (
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.datasets import DATASETS, MissingDataError, is_available
+from annealfit.problems import importing as exported
+from annealfit.samplers import ExactSolver
+from annealfit.studies.instances import (
     INSTANCES,
     best_known,
     find_best,
@@ -23,8 +24,7 @@ from annealfit.instances import (
     select_instances,
     write_instance,
 )
-from annealfit.instances.known_energies import _record, best_known_for, parse_bits
-from annealfit.samplers import ExactSolver
+from annealfit.studies.instances.known_energies import _record, best_known_for, parse_bits
 
 SMALL = "digits-d18-k1-centred-first-c0"
 
@@ -63,7 +63,7 @@ def test_the_record_has_every_instance_and_no_other():
 
 @pytest.mark.parametrize("name", [*("digits-d18-k20-raw-late-c0", "digits-d36-k2-centred-late-c0", SMALL),
                                   *(f"{data}-d18-k1-raw-first-c0" for data in DATASETS)])  # fmt: skip
-@pytest.mark.filterwarnings("ignore::annealfit.datasets.DataWarning")
+@pytest.mark.filterwarnings("ignore::annealfit.data.datasets.DataWarning")
 def test_an_instance_is_the_one_on_record(name):
     instance = find_instance(name)
     if not is_available(instance.features.dataset):
@@ -85,7 +85,7 @@ def test_a_proven_energy_is_that_of_brute_force():
 
 def test_another_process_with_more_threads_makes_the_same():
     program = (
-        "from annealfit.instances import *\nfrom annealfit.exported import digest\n"
+        "from annealfit.studies.instances import *\nfrom annealfit.problems.importing import digest\n"
         "print(digest(make_problem(find_instance('digits-d18-k3-raw-late-c3')).to_qubo()))"
     )
     threads = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import make_blobs
 
-from annealfit.baselines import solve_logistic
-from annealfit.objectives import LinearHead
-from annealfit.objectives.certificate import _balanced
-from annealfit.rows import InMemoryRows
-from annealfit.rows.chunked import ChunkedRows
+from annealfit.data.rows import InMemoryRows
+from annealfit.data.rows.chunked import ChunkedRows
+from annealfit.models.baselines import solve_logistic
+from annealfit.training.objectives import LinearHead
+from annealfit.training.objectives.certificate import _balanced
 
 
 @settings(max_examples=120)

@@ -5,8 +5,8 @@ import pytest
 import scipy.special
 from scipy.special import entr, expit
 
-from annealfit.objectives import Logistic, Softmax, _links, softmax_link
-from annealfit.objectives.softmax_link import MANY_OUTPUTS
+from annealfit.training.objectives import Logistic, Softmax, _links, softmax_link
+from annealfit.training.objectives.softmax_link import MANY_OUTPUTS
 
 # NumPy works in double precision here; so the tolerance is a few units of the last digit of what is compiled.
 TOLERANCE = {np.float64: 1e-15, np.float32: 5e-7}
@@ -61,7 +61,7 @@ def test_bends_are_the_covariances_of_the_changes(dtype, count, n_classes, with_
     changes = generator.standard_normal((count, *outputs.shape)).astype(dtype)
     probabilities = link.probabilities(outputs)
     weights = generator.uniform(0, 2, 300) if with_weights else None
-    found = link.bends(probabilities, changes, weights)
+    found = link.curvature_along(probabilities, changes, weights)
     expected = np.zeros_like(found)
     for row in range(300):  # diag π − ππᵀ, row by row
         own = probabilities[:, row].astype(float)
@@ -95,7 +95,7 @@ def test_a_move_of_two_classes_is_too(count):
     multiples, changes = generator.normal(size=(count, 1)), generator.normal(size=(count, 1, 900))
     moved, found = Logistic().move(outputs, multiples, changes, labels, balance=True)
     np.testing.assert_allclose(moved, outputs + np.einsum("ac,acn->cn", multiples, changes), rtol=1e-12, atol=1e-12)
-    # Probabilities below 1e-35 are taken for it: see `annealfit.objectives._exponential`.
+    # Probabilities below 1e-35 are taken for it: see `annealfit.training.objectives._exponential`.
     for one, other in zip(found, Logistic().evaluate(moved, labels), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-14, atol=1e-34)
 

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from annealfit import AnnealedClassifier
-from annealfit.coordinates import CentredCoordinates, LinearCoordinates, RawCoordinates
-from annealfit.metric import Metric, sparsify
-from annealfit.objectives import CURVATURES, LinearHead, curvature
-from annealfit.objectives.curvature import MAJORIZERS
-from annealfit.rows import InMemoryRows
+from annealfit.data.rows import InMemoryRows
+from annealfit.problems.coordinates import CentredCoordinates, LinearCoordinates, RawCoordinates
+from annealfit.problems.curvature import Curvature, sparsify
+from annealfit.training.objectives import CURVATURES, LinearHead, curvature
+from annealfit.training.objectives.curvature import MAJORIZERS
 
 
 @st.composite
@@ -112,7 +112,7 @@ def test_the_local_curvature_is_the_mean_of_the_outputs_blocks_of_the_hessian(he
     point = head.at(np.random.default_rng(seed).normal(size=(head.n_parameters, head.n_outputs)))
     (metric,) = CURVATURES["local"](head)(point)
     expected = point.output_grams().mean(axis=0) + np.diag(head.ridge)
-    np.testing.assert_allclose(metric.pulled(RawCoordinates()).matrix, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(metric.in_coordinates(RawCoordinates()).matrix, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -124,15 +124,15 @@ def test_of_many_features_the_local_curvature_has_the_blocks_along_the_diagonal(
     head = LinearHead.of_arrays(given, labels, 3, 1e-3, generator.uniform(0.1, 3, 400))
     point, adapted = head.at(0.1 * generator.normal(size=(301, 3))), coordinates.adapted(head)
     (metric,) = CURVATURES["local"](head)(point)
-    pulled = metric.pulled(adapted)
-    whole = adapted.pull_metric(Metric(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
+    pulled = metric.in_coordinates(adapted)
+    whole = adapted.pull_curvature(Curvature(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
     assert [block.stop - block.start for block, _ in pulled.blocks] == [60] * 5 + [1]
     for block, part in pulled.blocks:
         np.testing.assert_allclose(part.matrix, whole[block, block], rtol=1e-8, atol=1e-12)
     mixing = LinearCoordinates(np.eye(301) + 0.01)  # features are mixed: the whole matrix is needed to cut it
     (metric,) = CURVATURES["local"](head)(point)
-    for block, part in metric.pulled(mixing).blocks:
-        mixed = mixing.pull_metric(Metric(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
+    for block, part in metric.in_coordinates(mixing).blocks:
+        mixed = mixing.pull_curvature(Curvature(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
         np.testing.assert_allclose(part.matrix, mixed[block, block], rtol=1e-8, atol=1e-12)
 
 
@@ -142,8 +142,8 @@ def test_a_local_curvature_of_many_rows_is_that_of_a_sample():
     features = generator.normal(size=(50_000, 5)) + generator.normal(size=(10, 5))[labels]
     head = LinearHead.of_arrays(features, labels, 10, 0.0)
     point = head.at(np.zeros((6, 10)))
-    found = CURVATURES["local"](head)(point)[0].pulled(CentredCoordinates().adapted(head)).matrix
-    exact = CentredCoordinates().adapted(head).pull_metric(Metric(0.09 * head.gram)).matrix
+    found = CURVATURES["local"](head)(point)[0].in_coordinates(CentredCoordinates().adapted(head)).matrix
+    exact = CentredCoordinates().adapted(head).pull_curvature(Curvature(0.09 * head.gram)).matrix
     assert 0 < np.abs(np.linalg.eigvalsh(np.linalg.solve(exact, found)) - 1).max() < 0.2  # some √(6/2048)
 
 

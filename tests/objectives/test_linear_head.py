@@ -11,8 +11,8 @@ import scipy.special
 from scipy.optimize import approx_fprime
 from sklearn.metrics import accuracy_score, log_loss
 
-from annealfit.objectives import CURVATURES, LinearHead, softmax
-from annealfit.rows import Chunk, DenseChunk, InMemoryRows, Rows, SparseChunk
+from annealfit.data.rows import Chunk, DenseChunk, InMemoryRows, Rows, SparseChunk
+from annealfit.training.objectives import CURVATURES, LinearHead, softmax
 
 
 class PlainChunk(DenseChunk):
@@ -103,7 +103,7 @@ def test_bends_are_the_second_derivatives_along_updates_and_the_previous_step(he
     losses = [point.moved(multiple * update).loss for multiple in (-step, 0.0, step)]
     numerical = (losses[0] - 2 * losses[1] + losses[2]) / step**2
     # central differences: truncation of order 1e-8, rounding of three losses over 1e-8
-    np.testing.assert_allclose(point.span(update).bends().sum(), numerical, rtol=1e-5)
+    np.testing.assert_allclose(point.span(update).curvature_along().sum(), numerical, rtol=1e-5)
     span = point.span(update, head.at(some_weights(head, 3)))
     size = span.directions[..., 0].size
 
@@ -114,8 +114,8 @@ def test_bends_are_the_second_derivatives_along_updates_and_the_previous_step(he
         one, other = step * np.eye(size)[[i, j]]
         corners = loss(one + other) - loss(one - other) - loss(other - one) + loss(-one - other)
         # four losses of about 1, each right to 1e-16, over 4e-8
-        np.testing.assert_allclose(span.bends()[i, j], corners / (4 * step**2), rtol=1e-4, atol=2e-7)
-    np.testing.assert_allclose(span.bends(), span.bends().T, atol=1e-12)
+        np.testing.assert_allclose(span.curvature_along()[i, j], corners / (4 * step**2), rtol=1e-4, atol=2e-7)
+    np.testing.assert_allclose(span.curvature_along(), span.curvature_along().T, atol=1e-12)
 
 
 def test_a_span_leads_where_a_move_leads_without_another_product(head):
@@ -123,7 +123,7 @@ def test_a_span_leads_where_a_move_leads_without_another_product(head):
     point, update = head.at(some_weights(head)), some_weights(head, 2).T
     previous = head.at(some_weights(head, 3))
     span = point.span(update, previous)
-    span.bends()
+    span.curvature_along()
     multiples = np.random.default_rng(0).normal(size=(2, len(update)))
     reached = span.at(multiples)
     fresh = head.at(reached.weights)
@@ -131,8 +131,8 @@ def test_a_span_leads_where_a_move_leads_without_another_product(head):
     np.testing.assert_allclose(reached.weights, expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(reached.loss, fresh.loss, rtol=1e-12)
     np.testing.assert_allclose(reached.gradients, fresh.gradients, rtol=1e-9, atol=1e-13)
-    if reached.remembered() is not None:
-        again = head.at(reached.weights, reached.remembered())
+    if reached.cached_outputs() is not None:
+        again = head.at(reached.weights, reached.cached_outputs())
         assert again.loss == reached.loss
         np.testing.assert_array_equal(again.gradients, reached.gradients)
 
@@ -141,8 +141,8 @@ def test_a_balanced_step_leaves_out_what_all_classes_share(head):
     """The same predictions at no higher a loss; and where a class stays, all others go where they are sent."""
     point, update = head.at(some_weights(head)), some_weights(head, 2).T
     span, once = point.span(update), np.ones((1, len(update)))
-    span.bends()
-    plain, reached = point.moved(update), span.balanced_at(once)
+    span.curvature_along()
+    plain, reached = point.moved(update), span.at_without_class_mean(once)
     for chunk in head.rows.chunks():
         np.testing.assert_allclose(reached.distributions(chunk), plain.distributions(chunk), rtol=1e-9, atol=1e-14)
     assert reached.cross_entropy == pytest.approx(plain.cross_entropy, rel=1e-12)
@@ -153,7 +153,7 @@ def test_a_balanced_step_leaves_out_what_all_classes_share(head):
     assert reached.loss < plain.loss
     np.testing.assert_allclose(reached.weights.sum(axis=1), 0, atol=1e-12)
     update[0] = 0
-    np.testing.assert_array_equal(point.span(update).balanced_at(once).weights, point.moved(update).weights)
+    np.testing.assert_array_equal(point.span(update).at_without_class_mean(once).weights, point.moved(update).weights)
 
 
 def test_a_move_adds_the_updates_of_all_blocks(head):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier
-from annealfit.objectives import LinearHead, softmax_link
-from annealfit.objectives.base import group_starts
-from annealfit.rows import ChunkedRows
+from annealfit.data.rows import ChunkedRows
+from annealfit.training.objectives import LinearHead, softmax_link
+from annealfit.training.objectives.base import group_starts
 
 
 def table(n_rows, n_features, n_classes):
@@ -25,9 +25,9 @@ def test_bends_of_groups_are_sums_of_those_of_their_blocks(passing, monkeypatch)
     generator = np.random.default_rng(2)
     before, now = generator.standard_normal((2, 5, 7))
     updates = generator.standard_normal((7, 5))
-    every = head.at(now).span(updates, head.at(before)).bends()
+    every = head.at(now).span(updates, head.at(before)).curvature_along()
     monkeypatch.setattr(softmax_link, "MOST_GROUPS", 3)
-    grouped = head.at(now).span(updates, head.at(before)).bends()
+    grouped = head.at(now).span(updates, head.at(before)).curvature_along()
     members = np.zeros((7, 3))
     for group, (first, last) in enumerate(zip(group_starts(7, 3), [*group_starts(7, 3)[1:], 7], strict=True)):
         members[first:last, group] = 1

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from autograd.scipy.special import logsumexp
 
-from annealfit.convolution import Images, Network, shifts_within
-from annealfit.convolution import rows as rows_module
-from annealfit.objectives import FILTER_CURVATURES, ConvNet, LinearHead
-from annealfit.objectives import conv_layer as conv_layer_module
+from annealfit.data.convolution import Images, Network, shifts_within
+from annealfit.data.convolution import rows as rows_module
+from annealfit.training.objectives import FILTER_CURVATURES, ConvNet, LinearHead
+from annealfit.training.objectives import conv_layer as conv_layer_module
 
 NETWORKS = {  # image shape, layers of (filters, kernel, pool)
     "one layer": ((8, 8, 1), [(2, 3, 2)]),
@@ -177,7 +177,7 @@ def test_bends_are_the_curvature_along_directions(case):
         before = type("Before", (), {"weights": point.weights - directions[1]})
         span = point.span(directions[0], before)
         np.testing.assert_allclose(span.directions, directions, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(span.bends(), expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(span.curvature_along(), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_curvature_is_the_second_derivative_where_the_loss_is_its_own_linearisation():
@@ -186,7 +186,7 @@ def test_the_curvature_is_the_second_derivative_where_the_loss_is_its_own_linear
     point = net.at("conv2", weights)
     direction = np.zeros_like(point.weights)
     direction[1] = np.random.default_rng(0).normal(size=point.layer.n_parameters) * 1e-4
-    (bend,) = point.span(direction).bends()[[1], 1]
+    (bend,) = point.span(direction).curvature_along()[[1], 1]
     difference = point.moved(direction).loss - 2 * point.loss + point.moved(-direction).loss
     assert difference == pytest.approx(bend, rel=1e-3)
 
@@ -251,7 +251,7 @@ def test_neither_chunks_nor_threads_nor_kept_features_change_a_bit(monkeypatch):
         return [np.array(point.loss), point.gradients, point.filter_grams()]
 
     whole = results()
-    monkeypatch.setattr("annealfit.threads.processors", lambda: 1)
+    monkeypatch.setattr("annealfit._support.threads.processors", lambda: 1)
     alone = results()
     monkeypatch.setattr(rows_module.NetworkRows.__init__, "__defaults__", (0,))
     streamed = results()
@@ -300,7 +300,7 @@ def test_there_is_no_certificate():
         point = net.at(part, weights)
         assert not point.is_within(1e9)
         assert point.lower_bound() == -np.inf
-        assert point.remembered() is None
+        assert point.cached_outputs() is None
 
 
 def test_with_frozen_filters_the_head_is_a_linear_head():

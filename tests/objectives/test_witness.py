@@ -5,10 +5,10 @@ import pytest
 from sklearn.datasets import load_digits
 
 from annealfit import AnnealedClassifier, AnnealedConvNet
-from annealfit.baselines import solve_logistic
-from annealfit.objectives import LinearHead
-from annealfit.objectives.witness import bound_of_witness
-from annealfit.rows import ChunkedRows
+from annealfit.data.rows import ChunkedRows
+from annealfit.models.baselines import solve_logistic
+from annealfit.training.objectives import LinearHead
+from annealfit.training.objectives.witness import refined_lower_bound
 
 
 def correlated(seed, n_classes, n_rows=300, n_features=20):
@@ -32,7 +32,7 @@ def test_no_bound_is_above_the_optimum_and_near_it_bounds_are_tight(seed, n_clas
     for noise in (1e-4, 1e-3, 1e-2, 0.1, 1.0):
         point = head.at(best.weights + noise * generator.standard_normal(best.weights.shape))
         for gap in (1e-4, 1e-2, 1.0):
-            bound = bound_of_witness(point, gap * point.loss)
+            bound = refined_lower_bound(point, gap * point.loss)
             assert bound <= best.loss * (1 + 1e-9)  # to what the optimum itself is known to
             own = point.loss - point.lower_bound()
             tight += bound > -np.inf and point.loss - bound < 0.5 * own
@@ -42,14 +42,14 @@ def test_no_bound_is_above_the_optimum_and_near_it_bounds_are_tight(seed, n_clas
 def test_a_point_that_is_far_has_no_witness():
     X, y = correlated(0, 3)
     point = LinearHead.of_arrays(X, y, 3, 1e-3).at(np.zeros((21, 3)))
-    assert bound_of_witness(point, 1e-4 * point.loss) == -np.inf
+    assert refined_lower_bound(point, 1e-4 * point.loss) == -np.inf
     assert not point.is_proven_within(1e-4 * point.loss)
 
 
 def test_without_a_penalty_there_is_no_bound():
     X, y = correlated(0, 3)
     point = LinearHead.of_arrays(X, y, 3, 0.0).at(np.zeros((21, 3)))
-    assert bound_of_witness(point, 1.0) == -np.inf
+    assert refined_lower_bound(point, 1.0) == -np.inf
 
 
 def test_rows_that_pass_by_have_the_same_witness():
@@ -59,7 +59,7 @@ def test_rows_that_pass_by_have_the_same_witness():
         LinearHead(rows, 1e-3).at(weights)
         for rows in (LinearHead.of_arrays(X, y, 3, 1e-3).rows, ChunkedRows(X, y, 3, chunk_rows=64))
     )
-    bounds = [bound_of_witness(point, 1e-3 * point.loss) for point in (kept, passing)]
+    bounds = [refined_lower_bound(point, 1e-3 * point.loss) for point in (kept, passing)]
     assert bounds[0] > -np.inf
     np.testing.assert_allclose(bounds[0], bounds[1], rtol=1e-9)
 

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from small_networks import constant, constants_of, conv_net, model_of, perceptron, run
 
-from annealfit.errors import FileFormatError, InvalidInputError
+from annealfit._support.errors import FileFormatError, InvalidInputError
 from annealfit.quantization import Annealed, convolution_moments, quantize_layer, quantize_network, read_packed_weights
 from annealfit.quantization.network_results import packed_path
 from annealfit.quantization.onnx_graph import OnnxGraph

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse
 from small_layers import output_error, random_layer
 
-from annealfit.errors import InvalidInputError, SamplerError
+from annealfit._support.errors import InvalidInputError, SamplerError
 from annealfit.quantization import Annealed, Grid, InputMoments, Nearest, Sampled, layer_problems, quantize_layer
 from annealfit.quantization.packing import unpack_levels
 from annealfit.samplers import DimodSampler, ExactSolver, MockQPU, QPUSampler, Sampler, Samples

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from annealfit.errors import InvalidInputError
-from annealfit.objectives import LinearHead
+from annealfit._support.errors import InvalidInputError
 from annealfit.quantization import Grid, LowBitHead, Refinement, quantize_layer
 from annealfit.quantization.refinement import _fit_scales, _joint_curvature, _with_penalty, _without_biases
+from annealfit.training.objectives import LinearHead
 
 
 def problem(n_classes=3, n_features=6, n_rows=80, seed=0):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from annealfit.experiments.paper import STUDY_SWEEPS
-from annealfit.experiments.records import Record, Store
-from annealfit.experiments.spec import RunSpec
+from annealfit.studies.paper_tables import STUDY_SWEEPS
+from annealfit.studies.records import Record, RunSpec, Store
 
 HOSTILE_NAME = "<img src=x onerror=alert(1)>"
 HOSTILE_ENDING = "</script><b>bold</b>"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pictures import assert_readable, overlapping_texts
 
-from annealfit.report.drawing import (
+from annealfit.studies.report.drawing import (
     dress,
     label_point,
     log_ticks,
@@ -13,7 +13,7 @@ from annealfit.report.drawing import (
     part_labels,
     use_logarithm,
 )
-from annealfit.report.figures import draw_convergence, draw_predictions
+from annealfit.studies.report.figures import draw_convergence, draw_predictions
 
 
 @pytest.mark.parametrize("low", [1e-7, 0.003, 0.7, 1.0, 40.0])

@@ -8,9 +8,9 @@ import re
 import pytest
 from browser import complaints, needs_browser, open_browser, serious_violations, show
 
-from annealfit.report.html import write_report
+from annealfit.studies.report.html import write_report
 
-pytestmark = needs_browser
+pytestmark = [pytest.mark.long, needs_browser]
 
 
 @pytest.fixture(scope="module")

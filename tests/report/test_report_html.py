@@ -11,12 +11,11 @@ import shutil
 import numpy as np
 import pytest
 
-from annealfit import errors
-from annealfit.errors import FileFormatError, InvalidInputError, MissingDependencyError
-from annealfit.experiments.records import Record
-from annealfit.experiments.spec import RunSpec
-from annealfit.report import charts, html
-from annealfit.report.opening import PAPER_LINK, dots_by_dataset, opening_sentence
+from annealfit._support import errors
+from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError
+from annealfit.studies.records import Record, RunSpec
+from annealfit.studies.report import charts, html
+from annealfit.studies.report.opening import PAPER_LINK, dots_by_dataset, opening_sentence
 
 
 def embedded(page: str):

@@ -7,11 +7,11 @@ import io
 
 import pytest
 
-from annealfit.experiments.paper import benchmark_runs, digits_runs
-from annealfit.experiments.spec import RunSpec
-from annealfit.report import cells, claims, tables
-from annealfit.report.cells import Cell, Column, Table
-from annealfit.report.table_files import to_csv, to_latex
+from annealfit.studies.paper_tables import benchmark_runs, digits_runs
+from annealfit.studies.records import RunSpec
+from annealfit.studies.report import cells, claims, tables
+from annealfit.studies.report.cells import Cell, Column, Table
+from annealfit.studies.report.table_files import to_csv, to_latex
 
 
 def cell(table: Table, column: str, *names: str) -> Cell:

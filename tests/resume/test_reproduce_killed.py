@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 
-from annealfit.experiments.records import Store
+import pytest
+
+from annealfit.studies.records import Store
 
 KILLS = 20
 COMMAND = [sys.executable, "-m", "annealfit", "reproduce", "digits", "--preset", "annealfit"]
@@ -23,6 +25,7 @@ def start(folder):
     return subprocess.Popen([*COMMAND, "--out", str(folder)], stdout=subprocess.DEVNULL, start_new_session=True)
 
 
+@pytest.mark.long
 def test_killed_twenty_times(tmp_path):
     assert start(tmp_path / "whole").wait(timeout=300) == 0
     generator = random.Random(0)

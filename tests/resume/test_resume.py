@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import CheckpointError, FileFormatError, InvalidInputError
+from annealfit._support.errors import CheckpointError, FileFormatError, InvalidInputError
 
 SETTINGS = [
     {"bits": 3},

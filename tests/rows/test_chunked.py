@@ -9,10 +9,10 @@ from scipy.optimize import check_grad
 from sklearn.linear_model import LogisticRegression
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import InvalidInputError
-from annealfit.objectives import LinearHead
-from annealfit.objectives.passing_rows import PassingPoint
-from annealfit.rows import ChunkedRows, InMemoryRows, MappedTable, Selection, is_out_of_core
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.rows import ChunkedRows, InMemoryRows, MappedTable, Selection, is_out_of_core
+from annealfit.training.objectives import LinearHead
+from annealfit.training.objectives.streaming import StreamedPoint
 
 
 def table(n_rows=3000, n_features=6, n_classes=3, seed=0):
@@ -47,7 +47,7 @@ def test_every_sum_is_that_of_rows_in_memory(n_classes, weighted):
     generator = np.random.default_rng(2)
     weights, before = generator.standard_normal((2, kept.n_parameters, kept.n_outputs))
     here, there = kept.at(weights), passing.at(weights)
-    assert isinstance(there, PassingPoint)
+    assert isinstance(there, StreamedPoint)
     assert there.loss == pytest.approx(here.loss, rel=1e-13)
     assert there.accuracy == pytest.approx(here.accuracy, rel=1e-13)
     np.testing.assert_allclose(there.gradients, here.gradients, rtol=1e-11, atol=1e-14)
@@ -57,7 +57,7 @@ def test_every_sum_is_that_of_rows_in_memory(n_classes, weighted):
     np.testing.assert_allclose(passing.rows.class_shares, kept.rows.class_shares, rtol=1e-12)
     updates = generator.standard_normal((kept.n_outputs, kept.n_parameters))
     spans = [head.at(weights).span(updates, head.at(before)) for head in (kept, passing)]
-    np.testing.assert_allclose(spans[1].bends(), spans[0].bends(), rtol=1e-11)
+    np.testing.assert_allclose(spans[1].curvature_along(), spans[0].curvature_along(), rtol=1e-11)
     multiples = generator.random((2, kept.n_outputs))
     assert spans[1].at(multiples).loss == pytest.approx(spans[0].at(multiples).loss, rel=1e-12)
 
@@ -137,7 +137,7 @@ def test_labels_of_any_type_and_two_classes(mapped):
 
 
 def test_predictions_chunk_by_chunk(mapped, monkeypatch):
-    monkeypatch.setattr("annealfit.rows.tables.CHUNK_BYTES", 64)
+    monkeypatch.setattr("annealfit.data.rows.tables.CHUNK_BYTES", 64)
     X, y = table()
     clf = AnnealedClassifier(max_iter=5, random_state=0).fit(X, y)
     for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
@@ -243,15 +243,15 @@ def test_a_line_search_of_very_many_rows_asks_some_of_them(monkeypatch):
     """Which ones depends on nothing but their number; the step is nearly the same, and the loss decides as before."""
     X, y = table(n_rows=20_000)
     kept = LinearHead(InMemoryRows(X, y, 3), 1e-2)
-    monkeypatch.setattr("annealfit.objectives.linear_head._ROWS_FOR_BENDS", 4000)
+    monkeypatch.setattr("annealfit.training.objectives.linear_head._ROWS_FOR_BENDS", 4000)
     spans = []
     for chunk_rows in (700, 5000):
         head = LinearHead(ChunkedRows(X, y, 3, chunk_rows=chunk_rows), 1e-2)
         assert head.rows_for_bends.total_weight == 5024  # every fourth 64 rows
         start = np.zeros((kept.n_parameters, 3))
-        spans.append(head.at(start).span(-head.at(start).gradients).bends())
+        spans.append(head.at(start).span(-head.at(start).gradients).curvature_along())
     np.testing.assert_allclose(spans[0], spans[1], rtol=1e-12)
-    exact = kept.at(start).span(-kept.at(start).gradients).bends()
+    exact = kept.at(start).span(-kept.at(start).gradients).curvature_along()
     np.testing.assert_allclose(spans[0], exact, atol=0.05 * exact.max())  # 1/√5024 is 0.014
     some = AnnealedClassifier(random_state=0).fit(Selection(X, np.arange(len(X))), y)
     assert some.stop_reason_ == "tolerance"
@@ -268,8 +268,8 @@ def test_very_many_rows_in_memory_are_several_chunks(n_features, weighted, monke
     weights = np.random.default_rng(1).random(len(y)) if weighted else None
     one = InMemoryRows(X, y, 3, weights)
     whole = AnnealedClassifier(random_state=0).fit(X, y, sample_weight=weights)
-    monkeypatch.setattr("annealfit.rows.in_memory.MANY_ROWS", 2000)
-    monkeypatch.setattr("annealfit.rows.tables.CHUNK_BYTES", 2**16)
+    monkeypatch.setattr("annealfit.data.rows.in_memory.MANY_ROWS", 2000)
+    monkeypatch.setattr("annealfit.data.rows.tables.CHUNK_BYTES", 2**16)
     many = InMemoryRows(X, y, 3, weights)
     assert len(list(one.chunks())) == 1 < len(list(many.chunks()))
     assert many.digest() == one.digest()

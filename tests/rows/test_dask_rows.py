@@ -11,10 +11,10 @@ import pytest
 from distributed import Client, LocalCluster
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import InvalidInputError
-from annealfit.rows import DaskRows
-from annealfit.rows.base import spread_positions
-from annealfit.rows.on_dask import current_client
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.rows import DaskRows
+from annealfit.data.rows.base import spread_positions
+from annealfit.data.rows.on_dask import current_client
 
 
 def table(n_rows=6000, n_features=6, n_classes=3):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier
-from annealfit.baselines import solve_logistic
-from annealfit.objectives import LinearHead
-from annealfit.rows import InMemoryRows, TableChunk, cut_grams
-from annealfit.rows.in_single import CopiedChunk
+from annealfit.data.rows import InMemoryRows, TableChunk, cut_grams
+from annealfit.data.rows.in_single import CopiedChunk
+from annealfit.models.baselines import solve_logistic
+from annealfit.training.objectives import LinearHead
 
 N, D, OUTPUTS = 2200, 120, 4  # more numbers than fit into a cache, so that rows are copied
 

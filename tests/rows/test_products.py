@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from annealfit.objectives import LinearHead
-from annealfit.rows import Chunk, DenseChunk, SparseChunk, TableChunk, _products, cut_grams, products
-from annealfit.rows.in_single import CopiedChunk
+from annealfit.data.rows import Chunk, DenseChunk, SparseChunk, TableChunk, _products, cut_grams, products
+from annealfit.data.rows.in_single import CopiedChunk
+from annealfit.training.objectives import LinearHead
 
 
 class Plain(Chunk):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from random_problems import random_problem
 
-from annealfit.encoding import Encoding
-from annealfit.errors import InvalidInputError
-from annealfit.problem import QuadraticProblem
+from annealfit._support.errors import InvalidInputError
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import ExactSolver, SimulatedAnnealer
 from annealfit.samplers.native import _kernel, chains, lanes
 

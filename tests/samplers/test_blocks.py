@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from random_problems import random_problem
 from scipy.optimize import minimize
 
-from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError
-from annealfit.problem import QuadraticProblem
+from annealfit._support.errors import BudgetExhaustedError, InvalidInputError, SamplerError
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import BlockSampler, ExactSolver, RoundedSampler, Sampler, Samples, SimulatedAnnealer
 
 

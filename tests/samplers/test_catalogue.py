@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from random_problems import random_problem
 
-from annealfit.errors import InvalidInputError, MissingDependencyError, SamplerError
+from annealfit._support.errors import InvalidInputError, MissingDependencyError, SamplerError
 from annealfit.samplers import ExactSolver, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS, make_sampler, parse_sampler
 

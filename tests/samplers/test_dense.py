@@ -2,7 +2,7 @@ import dimod
 import numpy as np
 import pytest
 
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
 from annealfit.samplers import DenseAnnealingSampler
 from annealfit.samplers.native import dense
 

@@ -4,8 +4,8 @@ import pytest
 from dwave.samplers import SimulatedAnnealingSampler, SteepestDescentSampler
 from random_problems import random_problem
 
-from annealfit.errors import InvalidInputError, SamplerError
-from annealfit.export import largest_coefficient
+from annealfit._support.errors import InvalidInputError, SamplerError
+from annealfit.problems.export import largest_coefficient
 from annealfit.samplers import DimodSampler, ExactSolver
 
 

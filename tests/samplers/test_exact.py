@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from random_problems import problems, random_problem
 
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
 from annealfit.samplers import ExactSolver
 from annealfit.samplers.native import exact
 

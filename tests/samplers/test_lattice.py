@@ -10,9 +10,9 @@ import pytest
 from random_problems import random_problem
 
 from annealfit import AnnealedClassifier
-from annealfit.encoding import Encoding
-from annealfit.errors import InvalidInputError
-from annealfit.problem import QuadraticProblem
+from annealfit._support.errors import InvalidInputError
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import ExactSolver, LatticeProgress, LatticeSolver, SimulatedAnnealer
 from annealfit.samplers.native import _lattice, lattice
 from annealfit.samplers.native.branching import Branching

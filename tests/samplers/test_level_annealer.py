@@ -9,10 +9,10 @@ import pytest
 from random_problems import random_problem
 from scipy import stats
 
-from annealfit.encoding import Encoding
-from annealfit.errors import InvalidInputError
-from annealfit.metric import Metric
-from annealfit.problem import QuadraticProblem
+from annealfit._support.errors import InvalidInputError
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import ExactSolver, LatticeSolver, LevelAnnealer
 from annealfit.samplers.native import _levels
 
@@ -38,7 +38,7 @@ def test_the_kernel_is_the_reference_draw_for_draw(size, bits, coldest):
     expected = reference.anneal(curvature, gradients, spacings, top, betas, levels, seeds)
     fields = ((levels - top / 2) * spacings[:, None]) @ curvature + gradients
     counters = np.zeros(len(seeds), dtype=np.uint64)
-    _levels.anneal_levels(*Metric(curvature).packed, spacings, top, betas, levels, fields, seeds, counters)
+    _levels.anneal_levels(*Curvature(curvature).packed, spacings, top, betas, levels, fields, seeds, counters)
     np.testing.assert_array_equal(levels, expected)
     np.testing.assert_array_equal(counters, 6 * size)
     np.testing.assert_allclose(fields, ((levels - top / 2) * spacings[:, None]) @ curvature + gradients, atol=1e-12)

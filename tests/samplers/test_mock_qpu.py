@@ -15,8 +15,8 @@ import contextlib
 from dwave.cloud.api.exceptions import ResourceLimitsExceededError
 from dwave.system.coupling_groups import coupling_groups
 
-from annealfit.errors import InvalidInputError
-from annealfit.hardware.access_time import access_seconds, published_timing
+from annealfit._support.errors import InvalidInputError
+from annealfit.hardware.limits import access_seconds, published_timing
 from annealfit.samplers import MockQPU
 from annealfit.samplers.dwave.mock_qpu import FAULTS
 

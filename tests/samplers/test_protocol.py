@@ -14,10 +14,10 @@ from dwave.samplers import RandomSampler, SimulatedAnnealingSampler, TabuSampler
 from random_problems import random_problem
 from sklearn.base import clone
 
-from annealfit.description import describe, without_neutral
-from annealfit.errors import InvalidInputError, SamplerError
-from annealfit.metric import Metric
-from annealfit.problems import Problems, alike
+from annealfit._support.description import describe, without_neutral
+from annealfit._support.errors import InvalidInputError, SamplerError
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import Problems, group_by_curvature
 from annealfit.samplers import (
     BlockSampler,
     DenseAnnealingSampler,
@@ -33,7 +33,7 @@ from annealfit.samplers import (
     SimulatedAnnealer,
 )
 from annealfit.samplers.catalogue import make_sampler, restore_sampler
-from annealfit.samplers.protocol import ask
+from annealfit.samplers.protocol import solve_checked
 
 
 class Scaled(dimod.Sampler):
@@ -299,11 +299,11 @@ def test_problems_are_a_sequence_and_groups_of_them_share_a_metric():
     assert [p.encoding.range for p in stacked[1:]] == [0.2, 1.0]
     other = random_problem(9, 3, 1)
     mixed = [stacked[0], other, stacked[2]]
-    groups = {tuple(positions): len(group) for positions, group in alike(mixed)}
+    groups = {tuple(positions): len(group) for positions, group in group_by_curvature(mixed)}
     assert groups == {(0, 2): 2, (1,): 1}
-    metrics = (stacked.metric, Metric(np.eye(4)), stacked.metric)
+    metrics = (stacked.metric, Curvature(np.eye(4)), stacked.metric)
     own = Problems(metrics, stacked.gradients, stacked.ranges, bits=2)
-    assert [tuple(positions) for positions, _ in alike(own)] == [(0, 2), (1,)]
+    assert [tuple(positions) for positions, _ in group_by_curvature(own)] == [(0, 2), (1,)]
     bits = np.random.default_rng(1).integers(0, 2, size=(3, 4, 2), dtype=np.uint8)
     for many in (stacked, own):
         updates = many.decode(bits)
@@ -330,4 +330,4 @@ def test_answers_are_checked(answer, message):
             return answer(problems)
 
     with pytest.raises(SamplerError, match=message):
-        ask(Odd(), problems(), [1, 2, 3])
+        solve_checked(Odd(), problems(), [1, 2, 3])

@@ -22,10 +22,10 @@ from dwave.cloud.solver import StructuredSolver
 from dwave.embedding import verify_embedding
 from dwave.embedding.chain_strength import uniform_torque_compensation
 
-from annealfit.encoding import Encoding
-from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError
-from annealfit.hardware.analog_error import DeviceRanges, torque_compensation
-from annealfit.problem import QuadraticProblem
+from annealfit._support.errors import BudgetExhaustedError, InvalidInputError, SamplerError
+from annealfit.hardware.limits import DeviceRanges, torque_compensation
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import BlockSampler, ExactSolver, MockQPU, QPUSampler
 from annealfit.samplers.dwave.programming import Program
 
@@ -224,7 +224,7 @@ def test_retries_that_do_not_help_fail_the_problems_of_that_call():
 
 def test_pauses_grow(monkeypatch):
     pauses = []
-    monkeypatch.setattr("annealfit.samplers.dwave.flight.time.sleep", pauses.append)
+    monkeypatch.setattr("annealfit.samplers.dwave.call_queue.time.sleep", pauses.append)
     sampler_on(quiet(faults={"timeout": 1.0}), retries=3, backoff_seconds=0.5).sample(problems(1)[0])
     assert pauses == [0.5, 1.0, 2.0]
 

@@ -14,11 +14,11 @@ from PIL import Image
 from rich.console import Console
 
 from annealfit.cli.display import plain
-from annealfit.datasets.images import read_image
-from annealfit.datasets.own_data import read_own
+from annealfit.data.datasets.images import read_image
+from annealfit.data.datasets.own_data import read_own
 from annealfit.hardware.topologies import read_chip
-from annealfit.instances.answers import read_answers
-from annealfit.report.drawing import make_figure, save_figure, shown_plainly
+from annealfit.studies.instances.answers import read_answers
+from annealfit.studies.report.drawing import make_figure, save_figure, shown_plainly
 
 
 def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:

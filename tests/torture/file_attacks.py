@@ -13,15 +13,16 @@ from mutations import mutate_bytes, mutate_document, mutate_tensors
 from outcomes import Tally, attempt
 from sklearn.datasets import load_iris
 
-from annealfit import AnnealedClassifier, AnnealedConvNet, RandomConvFeatures, export, exported, load_dataset
-from annealfit.encoding import Encoding
-from annealfit.errors import AnnealfitError
-from annealfit.experiments.execute import execute
-from annealfit.experiments.records import Store
-from annealfit.experiments.spec import RunSpec
-from annealfit.image_classifier import ImageClassifier
-from annealfit.persistence import read_tensors, write_tensors
-from annealfit.problem import QuadraticProblem
+from annealfit import AnnealedClassifier, AnnealedConvNet, RandomConvFeatures, load_dataset
+from annealfit._support.errors import AnnealfitError
+from annealfit._support.files import read_tensors, write_tensors
+from annealfit.models.image_classifier import ImageClassifier
+from annealfit.problems import export
+from annealfit.problems import importing as exported
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import QuadraticProblem
+from annealfit.studies.execute import execute
+from annealfit.studies.records import RunSpec, Store
 from annealfit.training.checkpoint import Checkpoint
 
 

@@ -15,9 +15,9 @@ from scipy.special import log_softmax
 from threadpoolctl import threadpool_limits
 
 from annealfit import AnnealedClassifier
-from annealfit.bounds import lower_bounds
-from annealfit.encoding import Encoding
-from annealfit.problem import QuadraticProblem
+from annealfit.problems.bounds import lower_bounds
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import ExactSolver
 
 # Of the loss: the descent is a theorem about real numbers, and these have 53 bits.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from annealfit.errors import AnnealfitError
+from annealfit._support.errors import AnnealfitError
 
 HANG_SECONDS = 120  # on a busy machine, too
 MOST_BYTES = 2**30  # more than this above what is in use at the start is too much

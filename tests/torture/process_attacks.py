@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 from outcomes import Tally
 
+from annealfit._support.errors import FileFormatError
+from annealfit._support.files import read_tensors
 from annealfit.cli import main
-from annealfit.errors import FileFormatError
-from annealfit.experiments.records import Store
-from annealfit.image_classifier import ImageClassifier
-from annealfit.persistence import read_tensors
+from annealfit.models.image_classifier import ImageClassifier
+from annealfit.studies.records import Store
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 LONGEST_SECONDS = 900  # of a program that is left alone
@@ -98,8 +98,8 @@ def warm_up() -> None:
     """Import and compile what the programs need, once for all of them."""
     from annealfit import AnnealedClassifier, load_dataset
     from annealfit.cli import comparison_files, comparison_tables  # noqa: F401
-    from annealfit.experiments import backends, execute, sampler_study  # noqa: F401
-    from annealfit.report import html  # noqa: F401
+    from annealfit.studies import execute, sampler_study  # noqa: F401
+    from annealfit.studies.report import html  # noqa: F401
 
     data = load_dataset("digits", n_train=100, n_test=20)
     features = data.X_train.reshape(100, -1)

@@ -14,9 +14,9 @@ from outcomes import Tally, attempt
 from sklearn.datasets import load_iris
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import BudgetExhaustedError
-from annealfit.persistence import read_tensors
-from annealfit.problem import QuadraticProblem
+from annealfit._support.errors import BudgetExhaustedError
+from annealfit._support.files import read_tensors
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import BlockSampler, MockQPU, QPUSampler, Sampler, Samples, SimulatedAnnealer
 
 Answer = Callable[[QuadraticProblem, Samples, np.random.Generator], Any]

@@ -9,11 +9,11 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from annealfit import AnnealedClassifier
-from annealfit.errors import BudgetExhaustedError, SamplerError
-from annealfit.objectives import LinearHead
-from annealfit.persistence import read_tensors
+from annealfit._support.errors import BudgetExhaustedError, SamplerError
+from annealfit._support.files import read_tensors
 from annealfit.samplers import ExactSolver, Sampler, Samples
 from annealfit.training import Checkpoint, loop
+from annealfit.training.objectives import LinearHead
 
 
 class Scripted(Sampler):

@@ -3,13 +3,13 @@ import pytest
 from sklearn.datasets import load_iris
 
 from annealfit import AnnealedClassifier
-from annealfit.baselines import solve_logistic
-from annealfit.metric import Metric
-from annealfit.objectives import LinearHead
-from annealfit.objectives.base import PlainSpan
-from annealfit.problems import Problems
+from annealfit.models.baselines import solve_logistic
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import Problems
 from annealfit.samplers import ExactSolver, LevelAnnealer, RoundedSampler, Samples
 from annealfit.training import ACCEPTANCES, PRECISION_POLICIES, RANGE_POLICIES, Outcome, Proposal
+from annealfit.training.objectives import LinearHead
+from annealfit.training.objectives.base import PlainSpan
 from annealfit.training.ranges import CLIMB, GROWTH, SHRINKAGE
 
 
@@ -24,7 +24,7 @@ class Line:
     def span(self, updates, previous=None):
         return PlainSpan(self, updates[None])
 
-    def bends(self, directions):
+    def curvature_along(self, directions):
         return np.array([[1 / self.newton]])
 
     def moved(self, updates):
@@ -69,7 +69,7 @@ def test_ranges_grow_with_success_and_shrink_without():
 
 @pytest.mark.parametrize("word", ["fixed", "adaptive"])
 def test_the_ranges_kept_are_the_ranges_used(word):
-    problems = Problems((Metric([[1.0]]),), np.zeros((2, 1)), np.array([0.1, 0.2]), bits=1)
+    problems = Problems((Curvature([[1.0]]),), np.zeros((2, 1)), np.array([0.1, 0.2]), bits=1)
     policy = RANGE_POLICIES[word]
     np.testing.assert_array_equal(policy.choose(problems), [0.1, 0.2])
     np.testing.assert_array_equal(policy.first(problems, 0.7), [0.7, 0.7])
@@ -78,7 +78,7 @@ def test_the_ranges_kept_are_the_ranges_used(word):
 
 def test_a_range_from_the_relaxation_is_a_multiple_of_the_continuous_minimum():
     policy = RANGE_POLICIES["relaxation"]
-    problems = Problems((Metric(2 * np.eye(2)),), np.array([[6.0, -8.0], [0.0, 2.0]]), np.array([0.5, 2.0]), bits=3)
+    problems = Problems((Curvature(2 * np.eye(2)),), np.array([[6.0, -8.0], [0.0, 2.0]]), np.array([0.5, 2.0]), bits=3)
     sizes = np.array([np.sqrt((3.0**2 + 4.0**2) / 2), np.sqrt(1 / 2)])
     np.testing.assert_allclose(policy.choose(problems), sizes * [0.5, 2.0])
     wished = problems.with_ranges(policy.first(problems, 0.7))
@@ -120,7 +120,7 @@ def test_a_second_direction_is_newtons_step_in_the_span():
         (point.gradients * updates).sum(axis=1),
         (point.gradients.T * (point.weights - previous.weights)).sum(axis=0),
     )
-    bends = point.span(updates, previous).bends()
+    bends = point.span(updates, previous).curvature_along()
     multiples = np.concatenate([decision.multiple, decision.previous])
     np.testing.assert_allclose(bends @ multiples, -np.concatenate(slopes), atol=1e-8)
 

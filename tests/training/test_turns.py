@@ -10,9 +10,8 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from annealfit.coordinates import RawCoordinates
-from annealfit.metric import Metric
-from annealfit.objectives import PlainPoint
+from annealfit.problems.coordinates import RawCoordinates
+from annealfit.problems.curvature import Curvature
 from annealfit.samplers import ExactSolver, LevelAnnealer
 from annealfit.training import (
     ACCEPTANCES,
@@ -26,6 +25,7 @@ from annealfit.training import (
     Stopping,
     Trainer,
 )
+from annealfit.training.objectives import PlainPoint
 
 LEFT, RIGHT = "left", "right"
 
@@ -45,7 +45,7 @@ class Factors:
     def columns(self, iteration):
         return {"layer": self.turn(iteration)}
 
-    def at(self, part, weights, remembered=None):
+    def at(self, part, weights, cached_outputs=None):
         return FactorsPoint(self, part, weights)
 
     def turned(self, point, part, iteration):
@@ -68,8 +68,8 @@ class Rest:
     def metric(self):
         gram = self.other @ self.other.T if self.part == LEFT else self.other.T @ self.other
         if self.part == LEFT:
-            return Metric(gram)  # of a row of A
-        return Metric(np.kron(gram, np.eye(5)))  # of both rows of B together
+            return Curvature(gram)  # of a row of A
+        return Curvature(np.kron(gram, np.eye(5)))  # of both rows of B together
 
 
 class FactorsPoint(PlainPoint):
@@ -86,7 +86,7 @@ class FactorsPoint(PlainPoint):
             return self.residual @ self.all_weights[RIGHT].T
         return self.all_weights[LEFT].T @ self.residual
 
-    def bends(self, directions):
+    def curvature_along(self, directions):
         def change(direction, block):
             only = np.zeros_like(direction)
             only[block] = direction[block]
@@ -228,6 +228,6 @@ def test_damping_falls_with_success_and_rises_with_failure():
 
 
 def test_a_damped_metric_has_more_on_its_diagonal():
-    metric = Metric([[2.0, 1.0], [1.0, 4.0]])
+    metric = Curvature([[2.0, 1.0], [1.0, 4.0]])
     np.testing.assert_allclose(metric.damped(0.1).matrix, [[2.3, 1.0], [1.0, 4.3]])
-    np.testing.assert_allclose(Metric(np.zeros((2, 2))).damped(0.1).matrix, 0.1 * np.eye(2))
+    np.testing.assert_allclose(Curvature(np.zeros((2, 2))).damped(0.1).matrix, 0.1 * np.eye(2))

@@ -12,6 +12,7 @@ import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from annealfit import __version__
+from annealfit._support.errors import MissingDependencyError, choose
 from annealfit.cli.display import errors, make_progress, plain
 from annealfit.cli.options import (
     CoordinatesOption,
@@ -31,14 +32,13 @@ from annealfit.cli.options import (
 )
 from annealfit.cli.preparing import make_classifier, prepare
 from annealfit.cli.sampling import choose_sampler
-from annealfit.errors import MissingDependencyError, choose
-from annealfit.experiments.success import CONFIDENCE, INTERVAL
-from annealfit.experiments.truth import TRUTH_SECONDS
 from annealfit.samplers.catalogue import SAMPLERS
 from annealfit.samplers.protocol import Sampler
+from annealfit.studies.success import CONFIDENCE, INTERVAL
+from annealfit.studies.truth import TRUTH_SECONDS
 
 if TYPE_CHECKING:
-    from annealfit.classifier import AnnealedClassifier
+    from annealfit.models import AnnealedClassifier
 
 _NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that decide no result, or stand elsewhere
 # All but the one that is paid for by use, and the one that finds the truth.
@@ -108,8 +108,8 @@ def compare(
     """
     from annealfit.cli.comparison_files import describe_comparison, opened_comparison_folder, save_comparison
     from annealfit.cli.comparison_tables import print_comparison
-    from annealfit.experiments import sampler_study
-    from annealfit.experiments.solving import with_reads
+    from annealfit.studies import sampler_study
+    from annealfit.studies.solving import with_reads
 
     classifier, every_bits = _make_classifier(preset, bits, iterations, seed)
     # The paper's presets are its coordinates, too.

@@ -9,14 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from annealfit.errors import InvalidInputError, MissingDependencyError
-from annealfit.experiments import Record, store
-from annealfit.experiments.sampler_study import Comparison, TrainingRow
-from annealfit.experiments.solving import ProblemSet
-from annealfit.export import write
-from annealfit.locks import remove_leftovers, working_in
-from annealfit.persistence import write_json
-from annealfit.report import sampler_figure, success_figure
+from annealfit._support.errors import InvalidInputError, MissingDependencyError
+from annealfit._support.files import remove_leftovers, working_in, write_json
+from annealfit.problems.export import write
+from annealfit.studies import Record, store
+from annealfit.studies.report import sampler_figure, success_figure
+from annealfit.studies.sampler_study import Comparison, TrainingRow
+from annealfit.studies.solving import ProblemSet
 
 COMPARISON_FILE = "comparison.json"
 

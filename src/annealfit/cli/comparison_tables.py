@@ -9,11 +9,11 @@ from rich.table import Table
 
 from annealfit.cli.display import console, count_bits, make_table, plain
 from annealfit.cli.printing import print_table
-from annealfit.experiments import Record
-from annealfit.experiments.sampler_study import Comparison
-from annealfit.experiments.solving import ProblemSet, SolveRow
-from annealfit.experiments.success import CONFIDENCE, INTERVAL, Estimate
-from annealfit.report import sampler_figure
+from annealfit.studies import Record
+from annealfit.studies.report import sampler_figure
+from annealfit.studies.sampler_study import Comparison
+from annealfit.studies.solving import ProblemSet, SolveRow
+from annealfit.studies.success import CONFIDENCE, INTERVAL, Estimate
 
 _ROUNDING = 1e-12  # of energies that are worked out in different ways
 # Headings of two lines.

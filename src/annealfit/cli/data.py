@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRem
 from annealfit.cli.display import console, make_progress, make_table, plain
 from annealfit.cli.options import JsonOption
 from annealfit.cli.printing import print_table
-from annealfit.datasets import DATASETS, fetch, is_available
+from annealfit.data.datasets import DATASETS, fetch, is_available
 
 datasets_app = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
 

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli.display import console, count_bits, make_progress, plain
 from annealfit.cli.hardware_layers import show_layer
 from annealfit.cli.hardware_tables import coefficient_table, embedding_table
 from annealfit.cli.options import CoordinatesOption, JsonOption, parse_coordinates, parse_numbers
 from annealfit.cli.printing import print_table
-from annealfit.encoding import MAX_BITS
-from annealfit.errors import InvalidInputError
-from annealfit.hardware.analog_error import ERROR_LEVELS
 from annealfit.hardware.feasibility import (
     Capacity,
     Device,
@@ -29,11 +27,13 @@ from annealfit.hardware.feasibility import (
     device_of_solver,
     published_device,
 )
+from annealfit.hardware.limits import ERROR_LEVELS
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_properties
-from annealfit.report import hardware_figure
+from annealfit.problems.encoding import MAX_BITS
+from annealfit.studies.report import hardware_figure
 
 if TYPE_CHECKING:
-    from annealfit.experiments.hardware_study import FilterSize
+    from annealfit.studies.hardware_study import FilterSize
 
 
 def hardware(
@@ -107,7 +107,7 @@ def hardware(
             as_json=as_json,
         )
         return
-    from annealfit.experiments.hardware_study import FilterSize, make_workloads
+    from annealfit.studies.hardware_study import FilterSize, make_workloads
 
     size = None if filters is None else FilterSize(kernel, channels)
     workloads = make_workloads(
@@ -180,7 +180,7 @@ def _study(
     coordinates: Sequence[str],
     filters: FilterSize | None,
 ) -> list[Feasibility]:
-    from annealfit.experiments.hardware_study import study_hardware
+    from annealfit.studies.hardware_study import study_hardware
 
     progress = make_progress(
         TextColumn("Embedding {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -231,7 +231,7 @@ def _most_that_fits(capacity: Capacity) -> str:
 
 def _notes(devices: Sequence[Device], rows: Sequence[Feasibility], workload: Workload, plot: Path | None) -> list[str]:
     """What the columns mean, and what was assumed."""
-    from annealfit.experiments.hardware_study import MOST_VARIABLES_LOOKED_AT
+    from annealfit.studies.hardware_study import MOST_VARIABLES_LOOKED_AT
 
     annealed = f" of {workload.annealing_microseconds:g} µs" if workload.annealing_microseconds else ""
     least, of_couplings, most = ERROR_LEVELS

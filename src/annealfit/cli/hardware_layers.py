@@ -9,11 +9,11 @@ from itertools import groupby
 
 import typer
 
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli.display import console, make_table, plain
 from annealfit.cli.printing import print_table
-from annealfit.errors import InvalidInputError
-from annealfit.hardware.analog_error import ERROR_LEVELS
 from annealfit.hardware.feasibility import Device, Feasibility
+from annealfit.hardware.limits import ERROR_LEVELS
 
 
 def show_layer(
@@ -27,7 +27,7 @@ def show_layer(
     as_json: bool,
 ) -> None:
     """Print whether the rows of a layer fit, chip by chip."""
-    from annealfit.experiments.layer_study import parse_layer, row_workload, study_layer
+    from annealfit.studies.layer_study import parse_layer, row_workload, study_layer
 
     inputs, outputs = parse_layer(text)
     workloads = [row_workload(inputs, outputs, number, reads, annealing_time) for number in bits]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from annealfit.cli.display import make_table, plain
-from annealfit.hardware.analog_error import ERROR_LEVELS, Resolution
 from annealfit.hardware.feasibility import Capacity, Feasibility
+from annealfit.hardware.limits import ERROR_LEVELS, Resolution
 
 _NOTHING = "–"
 _HEADED_IF_VARIED = ("features", "classes")

@@ -12,12 +12,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from annealfit.cli.display import console, errors, make_progress, make_table, plain
 from annealfit.cli.options import Format, JsonOption
 from annealfit.cli.printing import print_table
-from annealfit.datasets import is_available
-from annealfit.instances.answers import WITHIN
-from annealfit.instances.catalogue import INSTANCES, Instance, select_instances
+from annealfit.data.datasets import is_available
+from annealfit.studies.instances.answers import WITHIN
+from annealfit.studies.instances.catalogue import INSTANCES, Instance, select_instances
 
 if TYPE_CHECKING:
-    from annealfit.instances import Score, WrittenInstance
+    from annealfit.studies.instances import Score, WrittenInstance
 
 instances_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -109,7 +109,7 @@ def write_instances(
 
       annealfit instances write problems --select "*-d18-*" --format bqm
     """
-    from annealfit.instances import require_data, write_instance
+    from annealfit.studies.instances import require_data, write_instance
 
     chosen = select_instances(select or ())
     require_data(chosen)
@@ -165,7 +165,7 @@ def check_samples(
 
       annealfit instances check answers.csv
     """
-    from annealfit.instances import read_answers, require_data, score_answers
+    from annealfit.studies.instances import read_answers, require_data, score_answers
 
     answers = read_answers(samples)
     require_data([found.instance for found in answers])
@@ -192,7 +192,7 @@ def check_samples(
 
 
 def _row(instance: Instance) -> dict[str, Any]:
-    from annealfit.instances import best_known
+    from annealfit.studies.instances import best_known
 
     known = best_known(instance)
     return {

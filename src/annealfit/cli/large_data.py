@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import annealfit
+from annealfit._support.description import describe
+from annealfit._support.errors import InvalidInputError, choose, require
+from annealfit._support.threads import free_memory
 from annealfit.cli.display import errors, plain
 from annealfit.cli.preparing import Job, network_job
-from annealfit.datasets import Dataset, is_feature_table, load_dataset, load_table
-from annealfit.description import describe
-from annealfit.errors import InvalidInputError, choose, require
-from annealfit.memory import free_memory
+from annealfit.data.datasets import Dataset, is_feature_table, load_dataset, load_table
 
 if TYPE_CHECKING:
-    from annealfit.experiments import Prepared, TrainingRun
-    from annealfit.rows import DaskRows
+    from annealfit.data.rows import DaskRows
+    from annealfit.studies import Prepared, TrainingRun
     from annealfit.training.loop import Callback
 
 _SHARE_OF_MEMORY = 0.25  # images, or features, of more than that are kept on a disk
@@ -94,7 +94,7 @@ def _job(prepared: Prepared, classifier: Any, baselines: bool | None, rows: Dask
 
     def run(callbacks: Sequence[Callback]) -> TrainingRun:
         beside = prepared.is_in_memory if baselines is None else baselines
-        return annealfit.experiments.run_training(prepared, classifier, callbacks, baselines=beside, rows=(X, y))
+        return annealfit.studies.run_training(prepared, classifier, callbacks, baselines=beside, rows=(X, y))
 
     def notes(run: TrainingRun) -> list[str]:
         return [] if rows is None else [_told(rows, run.classifier.n_iter_)]
@@ -119,8 +119,8 @@ def _table(asked: Asked, sizes: dict[str, Any], folder: Path, *, on_disk: bool) 
     path = Path(asked.dataset)
     dataset = load_table(path, asked.labels, folder, seed=asked.seed, n_train=n_train, n_test=n_test)
     if sizes["standardize"] == "none":
-        return annealfit.experiments.Prepared.of_rows(dataset)
-    return annealfit.experiments.Prepared.of(dataset, annealfit.features.RowScaler())
+        return annealfit.studies.Prepared.of_rows(dataset)
+    return annealfit.studies.Prepared.of(dataset, annealfit.data.features.RowScaler())
 
 
 def _images(asked: Asked, sizes: dict[str, Any], folder: Path, *, on_disk: bool) -> Prepared:
@@ -132,9 +132,9 @@ def _images(asked: Asked, sizes: dict[str, Any], folder: Path, *, on_disk: bool)
             plain(f"Features are kept in a temporary file ({needed / 2**31:.2f} GiB), and read from there."),
             soft_wrap=True,
         )
-        return annealfit.experiments.Prepared.on_disk(images, features, folder)
+        return annealfit.studies.Prepared.on_disk(images, features, folder)
     in_memory = replace(images, X_train=images.X_train[:], X_test=images.X_test[:])
-    return annealfit.experiments.Prepared.of(in_memory, features)
+    return annealfit.studies.Prepared.of(in_memory, features)
 
 
 def _bytes_of_features(images: Dataset, features: annealfit.RandomConvFeatures) -> int:
@@ -157,7 +157,7 @@ def _on_cluster(address: str | None, prepared: Prepared) -> Iterator[DaskRows | 
     with client:
         workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
         size = max(1, -(-len(prepared.dataset.y_train) // (workers * _CHUNKS_PER_WORKER)))
-        yield annealfit.rows.DaskRows(_as_dask_array(prepared.X_train, size), prepared.dataset.y_train)
+        yield annealfit.data.rows.DaskRows(_as_dask_array(prepared.X_train, size), prepared.dataset.y_train)
 
 
 def _as_dask_array(table: Any, size: int) -> Any:

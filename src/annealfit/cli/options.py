@@ -9,14 +9,14 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from annealfit.coordinates import COORDINATES
-from annealfit.datasets import DATASETS
-from annealfit.datasets.resizing import METHODS
-from annealfit.datasets.subsets import Size
-from annealfit.errors import InvalidInputError, choose
-from annealfit.experiments import store
-from annealfit.export import FORMATS
+from annealfit._support.errors import InvalidInputError, choose
+from annealfit.data.datasets import DATASETS
+from annealfit.data.datasets.resizing import METHODS
+from annealfit.data.datasets.subsets import Size
+from annealfit.problems.coordinates import COORDINATES
+from annealfit.problems.export import FORMATS
 from annealfit.samplers.catalogue import SAMPLERS
+from annealfit.studies import store
 
 Format = StrEnum("Format", list(FORMATS))  # type: ignore[misc]
 HistoryFormat = StrEnum("HistoryFormat", list(store.HISTORY_FORMATS))  # type: ignore[misc]

@@ -13,20 +13,19 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from annealfit._support.files import working_in
 from annealfit.cli.display import console, errors, make_progress, make_table, plain
 from annealfit.cli.options import DownloadOption, JsonOption, Preset, PresetOption, parse_numbers
 from annealfit.cli.printing import print_table
-from annealfit.datasets import load_dataset
-from annealfit.experiments import paper
-from annealfit.experiments.spec import RunSpec
-from annealfit.locks import working_in
+from annealfit.data.datasets import load_dataset
+from annealfit.studies import paper_tables as paper
+from annealfit.studies.records import RunSpec
 
 if TYPE_CHECKING:
-    from annealfit.experiments.backends import Backend
-    from annealfit.experiments.records import Record, Store
-    from annealfit.experiments.runner import Tally
-    from annealfit.report.cells import Cell
-    from annealfit.report.cells import Table as PaperTable
+    from annealfit.studies.execute import Backend, Tally
+    from annealfit.studies.records import Record, Store
+    from annealfit.studies.report.cells import Cell
+    from annealfit.studies.report.cells import Table as PaperTable
 
 # What the program prints for each TABLE of `reproduce`; the report has them all.
 _SHOWN_WITH = {
@@ -67,10 +66,10 @@ def reproduce(
 
       annealfit reproduce benchmark --dask tcp://127.0.0.1:8786
     """
-    from annealfit.experiments.backends import on_dask, on_this_machine
-    from annealfit.experiments.records import Store
-    from annealfit.report import tables as report_tables
-    from annealfit.report.table_files import to_values
+    from annealfit.studies.execute import on_dask, on_this_machine
+    from annealfit.studies.records import Store
+    from annealfit.studies.report import tables as report_tables
+    from annealfit.studies.report.table_files import to_values
 
     specs = paper.runs_of(tables or paper.TABLES, preset, parse_numbers(seeds, "--seeds"))
     for note in _check_data(sorted({spec.dataset for spec in specs}), download):
@@ -105,7 +104,7 @@ def reproduce(
 
 def _run(specs: list[RunSpec], store: Store, backend: Backend) -> tuple[Tally, list[Record]]:
     """Carry out the runs that are not done yet, with a bar; the records of all of them."""
-    from annealfit.experiments.runner import run_all
+    from annealfit.studies.execute import run_all
 
     progress = make_progress(
         TextColumn("Runs"),
@@ -140,7 +139,7 @@ def report(
 
       annealfit report runs/paper -o report.html
     """
-    from annealfit.report import html
+    from annealfit.studies.report import html
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

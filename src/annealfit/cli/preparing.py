@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import annealfit
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli.options import Preset
-from annealfit.datasets import load_dataset
-from annealfit.errors import InvalidInputError
+from annealfit.data.datasets import load_dataset
 
 if TYPE_CHECKING:
-    from annealfit.classifier import AnnealedClassifier, AnnealedConvNet
-    from annealfit.datasets import Dataset
-    from annealfit.experiments import Prepared, TrainingRun
+    from annealfit.data.datasets import Dataset
+    from annealfit.models import AnnealedClassifier, AnnealedConvNet
+    from annealfit.studies import Prepared, TrainingRun
     from annealfit.training.loop import Callback
 
 
@@ -38,7 +38,7 @@ def prepare(
     features = annealfit.RandomConvFeatures(
         n_filters=filters, kernel_size=kernel, pool_size=pool, standardize=standardize, random_state=seed
     )
-    return annealfit.experiments.Prepared.of(load_dataset(dataset, seed=seed, size=size, download=download), features)
+    return annealfit.studies.Prepared.of(load_dataset(dataset, seed=seed, size=size, download=download), features)
 
 
 def make_classifier(preset: Preset, bits: int | None, max_iter: int | None, seed: int) -> AnnealedClassifier:
@@ -57,9 +57,10 @@ def make_classifier(preset: Preset, bits: int | None, max_iter: int | None, seed
 def network_job(dataset: Dataset, sizes: dict[str, Any], net: AnnealedConvNet) -> Job:
     """The training of a network of these sizes, filters and all."""
     net.set_params(**sizes)
+    annealfit.RandomConvFeatures(**sizes).fit(dataset.X_train[:2])  # layers that do not fit the images fail here
 
     def run(callbacks: Sequence[Callback]) -> TrainingRun:
-        from annealfit.experiments.network_run import run_network_training
+        from annealfit.studies.training_run import run_network_training
 
         return run_network_training(dataset, net, callbacks)
 

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from annealfit import __version__
+from annealfit._support.errors import AnnealfitError
 from annealfit.cli.display import console, errors, plain
-from annealfit.errors import AnnealfitError
 
 app = typer.Typer(
     help="Train classifiers by annealing: their weights are found by solving QUBOs.",

@@ -12,11 +12,11 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli.display import console, make_progress, make_table, plain
 from annealfit.cli.options import BlocksOption, JsonOption
 from annealfit.cli.printing import print_table
 from annealfit.cli.sampling import choose_sampler
-from annealfit.errors import InvalidInputError
 from annealfit.quantization.grids import GRIDS
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def quantize(
       annealfit quantize model.onnx --bits 1 --calibration X.npy --sampler levels
     """
     from annealfit.quantization.network import quantize_network
-    from annealfit.report import quantization_figure
+    from annealfit.studies.report import quantization_figure
 
     _check_output(model, output)
     if plot is not None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
+from annealfit._support.errors import MissingDependencyError
 from annealfit.cli.display import console, errors, make_table, plain
 from annealfit.cli.printing import print_table
 from annealfit.cli.sampling import sampler_notes
-from annealfit.errors import MissingDependencyError
 
 if TYPE_CHECKING:
-    from annealfit.experiments import TrainingRun
+    from annealfit.studies import TrainingRun
 
 
 def tell_run(run: TrainingRun, folder: Path, again: str, notes: list[str], *, as_json: bool) -> None:
@@ -59,13 +59,10 @@ def _comparison_table(run: TrainingRun) -> Table:
 
 def draw_run(run: TrainingRun, folder: Path) -> list[str]:
     """Save the figures; without matplotlib say so instead."""
-    from annealfit.experiments.network_run import NetworkRun
-    from annealfit.report import figures, network_figures
+    from annealfit.studies.report import figures
 
     try:
         figures.save_run_figures(run, folder)
-        if isinstance(run, NetworkRun):
-            network_figures.save_network_figures(run, folder)
     except MissingDependencyError as error:
         return [f"No plots: {error}"]
     return []

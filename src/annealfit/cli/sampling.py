@@ -8,7 +8,7 @@ from annealfit.samplers.catalogue import resolve_sampler
 from annealfit.samplers.protocol import Preflight, Sampler
 
 if TYPE_CHECKING:
-    from annealfit.classifier import AnnealedClassifier
+    from annealfit.models import AnnealedClassifier
 
 
 def choose_sampler(text: str | None, blocks: int | None, usual: Sampler | str | None, seed: int) -> Sampler:
@@ -37,7 +37,7 @@ def describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool = False) ->
 
 def sampler_notes(classifier: AnnealedClassifier) -> list[str]:
     """What the device cost, what failed, and why the training ended if it was cut short."""
-    from annealfit.classifier import CUT_SHORT
+    from annealfit.models import CUT_SHORT
 
     history, notes = classifier.history_, []
     if history and "access_seconds" in history[0]:

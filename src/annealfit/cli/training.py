@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from annealfit import __version__
+from annealfit._support.description import describe
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli.display import errors, plain, training_progress
 from annealfit.cli.large_data import Asked, Where, opened_job
 from annealfit.cli.options import (
@@ -51,9 +53,7 @@ from annealfit.cli.options import (
 from annealfit.cli.preparing import make_classifier, make_network
 from annealfit.cli.run_output import draw_run, tell_run
 from annealfit.cli.sampling import choose_sampler, describe_plan
-from annealfit.description import describe
-from annealfit.errors import InvalidInputError
-from annealfit.experiments import store
+from annealfit.studies import store
 
 
 def train(

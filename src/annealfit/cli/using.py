@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli.display import console, make_table, plain
 from annealfit.cli.options import (
     BitsOption,
@@ -28,10 +29,9 @@ from annealfit.cli.options import (
 )
 from annealfit.cli.preparing import make_classifier, prepare
 from annealfit.cli.printing import print_table
-from annealfit.datasets.own_data import image_files
-from annealfit.errors import InvalidInputError
-from annealfit.experiments import store
-from annealfit.export import file_offset, offset_note, write
+from annealfit.data.datasets.own_data import image_files
+from annealfit.problems.export import file_offset, offset_note, write
+from annealfit.studies import store
 
 
 def predict(
@@ -55,7 +55,7 @@ def predict(
 
       annealfit predict runs/demo runs/demo/samples
     """
-    from annealfit.image_classifier import ImageClassifier
+    from annealfit.models.image_classifier import ImageClassifier
 
     path = model / store.MODEL_FILE if model.is_dir() else model
     with warnings.catch_warnings():

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from annealfit.errors import require
-from annealfit.hardware.embedding_store import EmbeddingStore
-from annealfit.hardware.embeddings import EXTRA, Embedding, longest_chain, qubits_of
+from annealfit._support.errors import require
+from annealfit.hardware.embeddings import EXTRA, Embedding, EmbeddingStore, longest_chain, qubits_of
 
 if TYPE_CHECKING:
     import networkx

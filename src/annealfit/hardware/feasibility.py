@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from annealfit.encoding import MAX_BITS
-from annealfit.errors import InvalidInputError, check_number
-from annealfit.hardware.access_time import access_seconds, most_reads, published_timing
-from annealfit.hardware.analog_error import ADVANTAGE, DeviceRanges, Resolution
+from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.hardware.chip import Chip
 from annealfit.hardware.embeddings import longest_chain, qubits_of
+from annealfit.hardware.limits import ADVANTAGE, DeviceRanges, Resolution, access_seconds, most_reads, published_timing
 from annealfit.hardware.topologies import chip_of_solver
+from annealfit.problems.encoding import MAX_BITS
 
 _MICROSECONDS = 1e-6
 # What current QPUs publish as problem_run_duration_range, num_reads_range and annealing_time_range.

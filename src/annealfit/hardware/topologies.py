@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from annealfit.errors import FileFormatError, InvalidInputError, check_number, choose, require
+from annealfit._support.errors import FileFormatError, InvalidInputError, check_number, choose, require
+from annealfit._support.files import check_regular
 from annealfit.hardware.chip import Chip
 from annealfit.hardware.embeddings import EXTRA
-from annealfit.persistence import check_regular
 
 if TYPE_CHECKING:
     import networkx

@@ -6,7 +6,7 @@ the Gram matrix of the layer's inputs. Here annealing has something to win.
 
 from typing import TYPE_CHECKING
 
-from annealfit.on_use import names_on_use
+from annealfit._support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from annealfit.quantization.annealed import Annealed
@@ -43,7 +43,7 @@ __all__ = [
     "read_packed_weights",
 ]
 
-__getattr__, __dir__ = names_on_use(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "GPTQ": "classical",

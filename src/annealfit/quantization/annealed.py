@@ -8,11 +8,11 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
-from annealfit.errors import InvalidInputError, check_number
+from annealfit._support.arrays import Array
+from annealfit._support.errors import InvalidInputError, check_number
+from annealfit._support.randomness import child_seeds, descend
 from annealfit.quantization.classical import Nearest, descend_from, settle, walk_from
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
-from annealfit.randomness import child_seeds, descend
 from annealfit.samplers.native.level_walk import soft_partners
 
 # What a layer is given if it is not said how many sweeps and reads: a sweep of one weight looks at its lines, which

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.array_files import read_arrays
-from annealfit.errors import FileFormatError, InvalidInputError
+from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.files import read_arrays
 from annealfit.quantization.onnx_graph import OnnxGraph, onnx_module
 
 _ROWS_PER_BATCH = 256

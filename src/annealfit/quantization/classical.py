@@ -8,11 +8,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
-from annealfit.errors import InvalidInputError, check_number, choose
+from annealfit._support.arrays import Array
+from annealfit._support.errors import InvalidInputError, check_number, choose
+from annealfit._support.threads import threads_for_large_product
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.samplers.native.level_walk import LevelWalk
-from annealfit.threads import threads_for_large_product
 
 ORDERS = ("activations", "given")
 

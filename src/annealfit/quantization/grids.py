@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError, check_number, choose
+from annealfit._support.errors import InvalidInputError, check_number, choose
 
 MOST_WEIGHT_BITS = 8  # levels are kept as 8-bit integers, and beyond there is nothing left to choose
 GRIDS = ("symmetric", "with_zero", "twos_complement", "ternary")

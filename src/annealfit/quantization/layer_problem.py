@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
-from annealfit.metric import Metric
+from annealfit._support.arrays import Array
+from annealfit.problems.curvature import Curvature
 from annealfit.quantization.grids import Grid
 
 _ROUNDING = 1e-12  # of an output's power
@@ -45,7 +45,7 @@ class LayerProblem:
     Weights are levels of the grid times the scale of the output, or of the output and a group of consecutive inputs.
     """
 
-    metric: Metric  # H, (D, D), its diagonal above 0
+    metric: Curvature  # H, (D, D), its diagonal above 0
     correlations: Array  # c, (P, D)
     powers: Array  # k, (P,)
     weights: Array  # w, (P, D): what is rounded
@@ -84,7 +84,7 @@ class LayerProblem:
         noise = share * float(self.metric.diagonal.mean())
         return replace(
             self,
-            metric=Metric(self.metric.matrix + noise * np.eye(self.n_inputs)),
+            metric=Curvature(self.metric.matrix + noise * np.eye(self.n_inputs)),
             correlations=self.correlations + noise * self.weights,
             powers=self.powers + noise * (self.weights**2).sum(axis=1),
         )

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit.arrays import Array, as_real
-from annealfit.errors import InvalidInputError, check_number
-from annealfit.metric import Metric
+from annealfit._support.arrays import Array, as_real
+from annealfit._support.errors import InvalidInputError, check_number
+from annealfit.problems.curvature import Curvature
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.quantization.moments import InputMoments
@@ -169,7 +169,7 @@ def _problem(
     if matrix.diagonal().max() <= 0:  # nothing depends on the weights: let them be near to what they are
         matrix, correlations, fixed = np.eye(len(live)), weights, True
     return LayerProblem(
-        metric=Metric(matrix),
+        metric=Curvature(matrix),
         correlations=np.ascontiguousarray(correlations),
         powers=powers,
         weights=np.ascontiguousarray(weights[:, live]),

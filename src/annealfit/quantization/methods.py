@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from annealfit.errors import InvalidInputError, choose_or_own
+from annealfit._support.errors import InvalidInputError, choose_or_own
 from annealfit.quantization.annealed import Annealed
 from annealfit.quantization.classical import GPTQ, Descent, Nearest
 from annealfit.quantization.layer_problem import LayerProblem, Rounding

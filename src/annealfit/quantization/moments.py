@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
 
-from annealfit.arrays import Array, as_real
-from annealfit.errors import InvalidInputError
-from annealfit.threads import threads_for_large_product
+from annealfit._support.arrays import Array, as_real
+from annealfit._support.errors import InvalidInputError
+from annealfit._support.threads import threads_for_large_product
 
 NUMBERS_PER_CHUNK = 1 << 23  # numbers that are turned into double precision at a time: 64 MiB
 

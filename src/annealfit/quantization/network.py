@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
+from annealfit._support.randomness import child_seed, seed_of
 from annealfit.quantization.calibration import Calibration
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.methods import methods_of
@@ -18,7 +19,6 @@ from annealfit.quantization.network_results import NetworkLayer, QuantizedNetwor
 from annealfit.quantization.onnx_graph import GraphRun, OnnxGraph
 from annealfit.quantization.onnx_layers import WeightedLayer, find_layers
 from annealfit.quantization.quantize import quantize_layer
-from annealfit.randomness import child_seed, seed_of
 
 Report = Callable[[int, int, str], object]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError
-from annealfit.persistence import StrPath, read_tensors, replacing, write_tensors
+from annealfit._support.errors import InvalidInputError
+from annealfit._support.files import StrPath, read_tensors, replacing, write_tensors
+from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.onnx_layers import WeightedLayer
 from annealfit.quantization.packing import pack_levels, unpack_levels
 from annealfit.quantization.results import QuantizedLayer
-from annealfit.schema import Field, TensorFields, settings_of
 
 KIND_OF_FILE = "quantized weights"
 

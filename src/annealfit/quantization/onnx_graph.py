@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import FileFormatError, InvalidInputError, require
+from annealfit._support.errors import FileFormatError, InvalidInputError, require
 
 _PURPOSE = "a network in ONNX"
 

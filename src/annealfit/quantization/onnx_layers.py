@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
 from annealfit.quantization.onnx_graph import OnnxGraph, attributes_of
 from annealfit.quantization.patches import Padding, Window
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import FileFormatError
+from annealfit._support.errors import FileFormatError
 
 
 def pack_levels(numbers: NDArray[Any], bits: int) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError, check_number
+from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.quantization.moments import NUMBERS_PER_CHUNK, InputMoments, MomentSums
 
 # Zeros before and after, axis by axis; or as many as it takes for one patch per stride, the odd one before or after.

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from annealfit.errors import InvalidInputError, check_number
-from annealfit.problems import Problems
+from annealfit._support.errors import InvalidInputError, check_number
+from annealfit._support.randomness import child_seed, seed_of
+from annealfit._support.threads import blas_threads
+from annealfit.problems.problem import Problems
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
 from annealfit.quantization.layers import Layer
 from annealfit.quantization.methods import Method, methods_of
 from annealfit.quantization.results import QuantizedLayer
 from annealfit.quantization.sampled import to_problems
-from annealfit.randomness import child_seed, seed_of
-from annealfit.threads import blas_threads
 
 
 def quantize_layer(

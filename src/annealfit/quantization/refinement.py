@@ -15,16 +15,16 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
-from annealfit.errors import check_number, choose
-from annealfit.metric import Metric
-from annealfit.objectives import LinearHead
-from annealfit.objectives.linear_head import HeadPoint
+from annealfit._support.arrays import Array
+from annealfit._support.errors import check_number, choose
+from annealfit._support.randomness import child_seeds
+from annealfit._support.threads import blas_threads
+from annealfit.data.rows import Chunk
+from annealfit.problems.curvature import Curvature
 from annealfit.quantization.grids import Grid
-from annealfit.randomness import child_seeds
-from annealfit.rows import Chunk
 from annealfit.samplers.native.level_walk import LevelWalk, soft_partners
-from annealfit.threads import blas_threads
+from annealfit.training.objectives import LinearHead
+from annealfit.training.objectives.linear_head import HeadPoint
 
 SCOPES = ("joint", "per_class")
 
@@ -167,7 +167,7 @@ def _with_penalty(point: HeadPoint) -> Array:
     return blocks[:, None, :, None, :]
 
 
-def _without_biases(curvature: Array, gradients: Array, damping: float) -> tuple[Metric, Array]:
+def _without_biases(curvature: Array, gradients: Array, damping: float) -> tuple[Curvature, Array]:
     """The model over the weights alone, the biases at their best for each, damped; its slopes (O·d,)."""
     outputs, size = curvature.shape[0], curvature.shape[1] - 1
     of_weights = curvature[:, :-1, :, :-1].reshape(outputs * size, outputs * size)
@@ -180,7 +180,7 @@ def _without_biases(curvature: Array, gradients: Array, damping: float) -> tuple
     matrix = (matrix + matrix.T) / 2
     slopes = gradients[:, :-1].ravel() - between @ made_up[:, -1]
     least = 1e-12 * float(matrix.diagonal().mean()) or 1.0  # a feature that is always 0 has no curvature of its own
-    return Metric(matrix + least * np.eye(len(matrix))).damped(damping), slopes
+    return Curvature(matrix + least * np.eye(len(matrix))).damped(damping), slopes
 
 
 def _fit_scales(head: LinearHead, given: LowBitHead) -> tuple[LowBitHead, HeadPoint]:
@@ -193,7 +193,7 @@ def _fit_scales(head: LinearHead, given: LowBitHead) -> tuple[LowBitHead, HeadPo
     for _ in range(_NEWTON_STEPS):
         span = point.span(levels, head.at(point.weights - ones))  # directions: of the scales, and of the biases
         slopes = np.einsum("acj,cj->ac", span.directions, point.gradients).ravel()
-        bends = span.bends()
+        bends = span.curvature_along()
         ridge = 1e-9 * float(np.trace(bends)) / len(bends) or 1.0
         step = -np.linalg.solve(bends + ridge * np.eye(len(bends)), slopes).reshape(2, outputs)
         for halving in range(_HALVINGS):

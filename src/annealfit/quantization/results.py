@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
+from annealfit._support.arrays import Array
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.packing import pack_levels
 

@@ -8,16 +8,15 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
-from annealfit.errors import InvalidInputError, SamplerError, check_number
-from annealfit.metric import Metric
-from annealfit.problems import Problems
+from annealfit._support.arrays import Array
+from annealfit._support.errors import InvalidInputError, SamplerError, check_number
+from annealfit._support.randomness import child_seeds
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import Problems
 from annealfit.quantization.classical import Nearest, descend_from
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
-from annealfit.randomness import child_seeds
-from annealfit.samplers.protocol import Sampler, Samples
-from annealfit.samplers.protocol.answers import ask
+from annealfit.samplers.protocol import Sampler, Samples, solve_checked
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Sampled:
     def _solve(self, problem: LayerProblem, start: Rounding, seeds: list[int]) -> tuple[Rounding, Array]:
         """The sampler's levels with the start's scales, and what it knows that none can get below, (P,)."""
         problems = to_problems(problem, start.scales)
-        answers = ask(self.sampler, problems, seeds)
+        answers = solve_checked(self.sampler, problems, seeds)
         failures = [answer.failure for answer in answers if answer.failure is not None]
         if len(failures) == len(answers):
             raise SamplerError(f"{self.name} solved none of {len(answers)} outputs: {failures[0]}")
@@ -103,10 +102,10 @@ def to_problems(problem: LayerProblem, scales: Array) -> Problems:
     of_parameters = np.repeat(multiples, problem.n_inputs)
     top = (grid.count - 1) / 2 if len(multiples) == 1 else 0.5
     if len(problem.starts) == 1:
-        metric = problem.metric if len(multiples) == 1 else Metric(_copies(problem.metric.matrix, multiples))
+        metric = problem.metric if len(multiples) == 1 else Curvature(_copies(problem.metric.matrix, multiples))
         return Problems((metric,), np.tile(slopes, len(multiples)) * of_parameters, top * spacings[:, 0], bits)
     matrices = (spacing[:, None] * problem.metric.matrix * spacing for spacing in spacings)
-    metrics = tuple(Metric(_copies(matrix, multiples)) for matrix in matrices)
+    metrics = tuple(Curvature(_copies(matrix, multiples)) for matrix in matrices)
     gradients = np.tile(slopes * spacings, len(multiples)) * of_parameters
     return Problems(metrics, gradients, np.full(len(spacings), top), bits)
 

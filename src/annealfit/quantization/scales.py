@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
+from annealfit._support.arrays import Array
 from annealfit.quantization.grids import Grid
 
 _CANDIDATES = np.geomspace(0.03, 1.0, 24)  # of the scale at which the largest weight is the largest level

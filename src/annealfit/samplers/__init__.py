@@ -6,12 +6,12 @@ samplers of other samplers, and `catalogue` knows them all by name.
 
 from typing import TYPE_CHECKING, Any
 
-from annealfit.errors import require
-from annealfit.on_use import names_on_use
+from annealfit._support.errors import require
+from annealfit._support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from annealfit.samplers.adapters.blocks import BlockSampler
-    from annealfit.samplers.adapters.dimod_adapter import DimodSampler
+    from annealfit.samplers.blocks import BlockSampler
+    from annealfit.samplers.dimod_adapter import DimodSampler
     from annealfit.samplers.dwave.mock_qpu import MockQPU
     from annealfit.samplers.dwave.qpu import QPUSampler
     from annealfit.samplers.native.annealer import SimulatedAnnealer
@@ -39,12 +39,12 @@ __all__ = [
     "SolveInfo",
 ]
 
-_get, __dir__ = names_on_use(
+_get, __dir__ = lazy_exports(
     __name__,
     {
-        "BlockSampler": "adapters.blocks",
+        "BlockSampler": "blocks",
         "DenseAnnealingSampler": "native.dense",
-        "DimodSampler": "adapters.dimod_adapter",
+        "DimodSampler": "dimod_adapter",
         "ExactSolver": "native.exact",
         "LatticeProgress": "native.lattice",
         "LatticeSolver": "native.lattice",

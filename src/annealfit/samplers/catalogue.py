@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from annealfit import samplers  # whose samplers are imported when they are made
-from annealfit.description import NEUTRAL, TYPE, describe, is_plain
-from annealfit.errors import InvalidInputError, choose, require
+from annealfit._support.description import NEUTRAL, TYPE, describe, is_plain
+from annealfit._support.errors import InvalidInputError, choose, require
 from annealfit.samplers.protocol import Sampler
 
 

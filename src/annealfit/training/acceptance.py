@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
-from annealfit.errors import InvalidInputError
-from annealfit.objectives import Point
-from annealfit.objectives.base import Span, group_starts
+from annealfit._support.arrays import Array
+from annealfit._support.errors import InvalidInputError
+from annealfit.training.objectives import Point
+from annealfit.training.objectives.base import Span, group_starts
 
 Multiple = float | Array  # one for all blocks, or one for each (blocks,)
 
@@ -65,7 +65,7 @@ class Proposal:
         0 where the loss does not fall; 1, the surrogate's own step, where it bends down and has no least.
         """
         span = self._span(accepted)
-        bends, count = span.bends(), len(span.directions)
+        bends, count = span.curvature_along(), len(span.directions)
         slope = float((self.point.gradients * span.directions[0]).sum())
         bend = float(bends[: len(bends) // count, : len(bends) // count].sum())
         if slope >= 0:
@@ -76,7 +76,7 @@ class Proposal:
         """The same with a multiple for each block (blocks,), of its update and of its previous step."""
         span = self._span(accepted)
         slopes = (self.point.gradients * span.directions).sum(axis=2)
-        bends, (count, blocks) = span.bends(), slopes.shape
+        bends, (count, blocks) = span.curvature_along(), slopes.shape
         if len(bends) == slopes.size:
             found = _least(bends, slopes.ravel()).reshape(slopes.shape)
         else:
@@ -95,7 +95,7 @@ class Proposal:
             row[:] = self.step * np.asarray(given)
         if self.solved is not None and len(self.solved) == len(multiples.T):
             multiples[:, ~self.solved] = 0.0
-        return getattr(span, "balanced_at", span.at)(multiples) if balanced else span.at(multiples)
+        return getattr(span, "at_without_class_mean", span.at)(multiples) if balanced else span.at(multiples)
 
     def _span(self, accepted: NDArray[np.bool_]) -> Span:
         key = accepted.tobytes()
@@ -118,9 +118,9 @@ def _least(bends: Array, slopes: Array) -> Array:
             "the curvature along a step overflowed: features, weights or steps are too large; "
             "standardise the features, or start anew where these weights came from a file"
         )
-    from annealfit import _box  # numba takes a moment to import: only when it is needed
+    from annealfit.problems import _kernels  # numba takes a moment to import: only when it is needed
 
-    found, is_firm = _box.least(bends, slopes, _FIRM)
+    found, is_firm = _kernels.least(bends, slopes, _FIRM)
     if is_firm:  # as mostly: a tenth of an eigenproblem's work
         return found
     scales = np.sqrt(np.abs(bends.diagonal()))
@@ -190,7 +190,7 @@ def line_search(proposal: Proposal) -> Decision:
     return Decision(np.zeros_like(chosen))
 
 
-def second_direction(proposal: Proposal) -> Decision:
+def subspace(proposal: Proposal) -> Decision:
     """Like `line_search`, with a multiple for each block, and in a second direction too: the step before.
 
     The loss is minimised to second order over the span of all blocks' updates and all blocks' previous steps. What
@@ -213,7 +213,7 @@ ACCEPTANCES: dict[str, Acceptance] = {
     "always": always,
     "descent": descent,
     "line_search": line_search,
-    "second_direction": second_direction,
+    "second_direction": subspace,
 }
 
 # Rules that apply an update without a look at the loss: they rest on a curvature that bounds it.

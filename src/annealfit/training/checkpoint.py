@@ -13,13 +13,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from annealfit.encoding import MAX_BITS
-from annealfit.errors import CheckpointError
-from annealfit.locks import remove_leftovers
-from annealfit.objectives import ONLY
-from annealfit.persistence import StrPath, read_tensors, write_tensors
-from annealfit.schema import Field, TensorFields, settings_of
+from annealfit._support.errors import CheckpointError
+from annealfit._support.files import StrPath, read_tensors, remove_leftovers, write_tensors
+from annealfit._support.schema import Field, TensorFields, settings_of
+from annealfit.problems.encoding import MAX_BITS
 from annealfit.training.history import OPTIONAL_COLUMNS, HistoryRow
+from annealfit.training.objectives import ONLY
 from annealfit.training.state import Anchor, Best, Last, PartState, Previous, TrainingState
 
 _KIND = "training checkpoint"
@@ -56,7 +55,7 @@ class Checkpoint:
         rows = cast(Sequence[dict[str, Any]], history)
         columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
         texts = {name: column for name, column in columns.items() if isinstance(column[0], str)}
-        tensors = {} if state.remembered is None else {"remembered": np.asarray(state.remembered)}
+        tensors = {} if state.cached_outputs is None else {"remembered": np.asarray(state.cached_outputs)}
         for name, column in columns.items():
             if name not in texts:
                 tensors[_COLUMN + name] = np.array([np.nan if value is None else value for value in column])
@@ -93,7 +92,7 @@ class Checkpoint:
             iteration=iteration,
             parts={name: _read_part(tensors.under(_prefix(name)), stored) for name, stored in parts.items()},
             part=ONLY if stored_parts is None else manifest["part"].one_of(parts),
-            remembered=_numbers_of("remembered", tensors),
+            cached_outputs=_numbers_of("remembered", tensors),
         )
         return replace(state, best=_best(manifest.get("best"), tensors, state)), history
 
@@ -124,8 +123,8 @@ def _store_part(part: PartState) -> tuple[dict[str, np.ndarray], dict[str, Any]]
         found["last_ranges"] = part.last.ranges
     if part.previous is not None:
         found["previous_weights"] = part.previous.weights
-        if part.previous.remembered is not None:
-            found["previous_remembered"] = np.asarray(part.previous.remembered)
+        if part.previous.cached_outputs is not None:
+            found["previous_remembered"] = np.asarray(part.previous.cached_outputs)
     numbers = {"bits": part.bits, "last_rating": None if part.last is None else part.last.rating}
     if part.anchor is not None:
         found["anchor"], numbers["anchor_measure"] = part.anchor.weights, part.anchor.measure

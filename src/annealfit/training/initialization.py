@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.objectives import LinearHead
-from annealfit.randomness import child_seed
+from annealfit._support.randomness import child_seed
+from annealfit.training.objectives import LinearHead
 
-# Paths below a training's seed (see `annealfit.randomness`): 0 for the initial weights, 1 for the anneals.
+# Paths below a training's seed (see `annealfit._support.randomness`): 0 for the initial weights, 1 for the anneals.
 _INITIAL_WEIGHTS, ANNEALS = 0, 1
 
 Initialization = Callable[[LinearHead, int], NDArray[np.float64]]

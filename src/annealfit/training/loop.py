@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit import bounds
-from annealfit.errors import BudgetExhaustedError, SamplerError
-from annealfit.objectives import ONLY, Objective, Point, Turns, in_turns
-from annealfit.problems import Problems
+from annealfit._support.errors import BudgetExhaustedError, SamplerError
+from annealfit._support.threads import blas_threads
+from annealfit.problems import bounds
+from annealfit.problems.problem import Problems
 from annealfit.samplers.protocol import Preflight, Sampler
-from annealfit.threads import blas_threads
 from annealfit.training.checkpoint import Checkpoint
 from annealfit.training.history import HistoryRow
+from annealfit.training.objectives import ONLY, Objective, Point, Turns, in_turns
 from annealfit.training.state import PartState, TrainingState
 from annealfit.training.step import Plan, Step
 
@@ -82,7 +82,7 @@ class Trainer:
 
     def preflight(self, state: TrainingState) -> Preflight | None:
         """What a step of every part would cost at the most bits; a device that cannot take such problems says so."""
-        if type(self.sampler).preflight is Sampler.preflight:  # which costs nothing: no need to work out problems
+        if not self.sampler.has_preflight:
             return None
         found = []
         for part in dict.fromkeys([self.turns.turn(state.iteration), *self.turns.parts]):
@@ -168,7 +168,7 @@ class Trainer:
     def _at(self, state: TrainingState) -> Point:
         """The point of the state's weights; asked twice for the same ones it looks once."""
         if self._point is None or self._point.weights is not state.weights:
-            self._point = self.turns.at(state.part, state.all_weights, state.remembered)
+            self._point = self.turns.at(state.part, state.all_weights, state.cached_outputs)
         return self._point
 
 

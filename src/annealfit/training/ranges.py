@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.problems import Problems
+from annealfit.problems.problem import Problems
 from annealfit.training.outcome import Outcome
 
 # Chosen by measurement: see docs/defaults.md.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import SideBySide
-from annealfit.objectives import ONLY
+from annealfit._support.arrays import SideBySide
+from annealfit.training.objectives import ONLY
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Previous:
     """The point that the last applied step started from."""
 
     weights: NDArray[np.float64]
-    remembered: NDArray[np.float64] | SideBySide | None = None
+    cached_outputs: NDArray[np.float64] | SideBySide | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class TrainingState:
     parts: Mapping[str, PartState]  # of an objective that is trained in turns; else there is one, `ONLY`
     part: str = ONLY  # that had its turn last; before the first iteration, the one that is next
     best: Best | None = None  # where there are validation data
-    remembered: NDArray[np.float64] | SideBySide | None = None  # by the point, beyond its weights
+    cached_outputs: NDArray[np.float64] | SideBySide | None = None  # by the point, beyond its weights
 
     @property
     def own(self) -> PartState:
@@ -91,7 +91,7 @@ class TrainingState:
     def on_other_data(self) -> TrainingState:
         """The state without what belongs to the data: memories, the steps before, where the curvature is from."""
         parts = {name: replace(own, previous=None, anchor=None) for name, own in self.parts.items()}
-        return replace(self, parts=parts, remembered=None)
+        return replace(self, parts=parts, cached_outputs=None)
 
     @property
     def all_weights(self) -> dict[str, NDArray[np.float64]]:

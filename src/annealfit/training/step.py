@@ -10,25 +10,25 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.bounds import lower_bounds
-from annealfit.coordinates import Coordinates
-from annealfit.description import describe
-from annealfit.encoding import MAX_BITS
-from annealfit.errors import BudgetExhaustedError, InvalidInputError, SamplerError, check_number
-from annealfit.objectives import Point, Turns
-from annealfit.problems import Problems
-from annealfit.randomness import child_seed, child_seeds
-from annealfit.samplers.protocol import Sampler, Samples, ask
+from annealfit._support.description import describe
+from annealfit._support.errors import BudgetExhaustedError, InvalidInputError, SamplerError, check_number
+from annealfit._support.randomness import child_seed, child_seeds
+from annealfit.problems.bounds import lower_bounds
+from annealfit.problems.coordinates import Coordinates
+from annealfit.problems.encoding import MAX_BITS
+from annealfit.problems.problem import Problems
+from annealfit.samplers.protocol import Sampler, Samples, solve_checked
 from annealfit.training.acceptance import Acceptance, Decision, Proposal
 from annealfit.training.damping import DampingPolicy
 from annealfit.training.history import HistoryRow
 from annealfit.training.initialization import ANNEALS
+from annealfit.training.objectives import Point, Turns
 from annealfit.training.outcome import Outcome
 from annealfit.training.precision import PrecisionPolicy
 from annealfit.training.ranges import RangePolicy
 from annealfit.training.state import Best, Last, PartState, Previous, TrainingState, merit_of
 from annealfit.training.stopping import Stopping
-from annealfit.training.surrogate import AnyCurvature, Surrogate
+from annealfit.training.surrogate import CurvatureFunction, Surrogate
 
 MOST_SWEEPS = 30  # of a certificate
 
@@ -37,7 +37,7 @@ MOST_SWEEPS = 30  # of a certificate
 class Plan:
     """The choices that make a training: every policy resolved, nothing left to guess."""
 
-    curvature: AnyCurvature
+    curvature: CurvatureFunction
     coordinates: Coordinates
     max_couplings: int | None  # in each problem; None is as many as there are
     acceptance: Acceptance
@@ -123,12 +123,13 @@ class Step:
             ranges=_checked_ranges(plan.range_policy.revise(kept.ranges, outcome), "kept", len(problems)),
             bits=checked_bits(plan.precision_policy.following(own.bits, plan.bits, outcome)),
             damping=plan.damping.revise(own.damping, outcome),
-            previous=own.previous if reached is point else Previous(point.weights, state.remembered),
+            previous=own.previous if reached is point else Previous(point.weights, state.cached_outputs),
             last=Last(rating, kept.ranges),
             anchor=anchor,
         )
         parts = {**state.parts, part: following}
-        after = replace(state, iteration=state.iteration + 1, parts=parts, part=part, remembered=reached.remembered())
+        after = replace(state, iteration=state.iteration + 1, parts=parts, part=part)
+        after = replace(after, cached_outputs=reached.cached_outputs())
         after = self._validated(after, row)
         _add_columns(row, self.sampler, answers)
         return after, reached, row
@@ -160,7 +161,7 @@ class Step:
         # The path is (ANNEALS, iteration, problem): nothing else decides an anneal's seed.
         seeds = child_seeds(child_seed(self.plan.seed, ANNEALS, iteration), np.arange(len(problems)))
         try:
-            return ask(self.sampler, problems, seeds.tolist())
+            return solve_checked(self.sampler, problems, seeds.tolist())
         except BudgetExhaustedError:
             raise
         except SamplerError as error:

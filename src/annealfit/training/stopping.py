@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from annealfit.objectives import Point
 from annealfit.training.history import HistoryRow
+from annealfit.training.objectives import Point
 from annealfit.training.state import TrainingState
 
 # A device that answers nothing for so many iterations, each with the sampler's own retries, is not coming back soon.
@@ -15,8 +15,8 @@ UNSOLVED_ITERATIONS = 5
 PLATEAU = 1e-9  # a smaller relative gain than this in `patience` iterations is none
 
 
-HARDLY = 0.25  # of the gap: where the loss falls by more at an iteration, it has not arrived
-OFTEN = 1.2  # from one longer look for a certificate to the next, iterations grow by this factor
+STALL_FRACTION = 0.25  # of the gap: where the loss falls by more at an iteration, it has not arrived
+CHECK_GROWTH = 1.2  # from one longer look for a certificate to the next, iterations grow by this factor
 
 
 def _is_now_and_then(iteration: int) -> bool:
@@ -25,7 +25,7 @@ def _is_now_and_then(iteration: int) -> bool:
     >>> [iteration for iteration in range(2, 40) if _is_now_and_then(iteration)]
     [2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 19, 23, 27, 32, 39]
     """
-    return iteration > 1 and int(math.log(iteration, OFTEN)) > int(math.log(iteration - 1, OFTEN))
+    return iteration > 1 and int(math.log(iteration, CHECK_GROWTH)) > int(math.log(iteration - 1, CHECK_GROWTH))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Stopping:
         if point.is_within(gap):
             return True
         look_closer = getattr(point, "is_proven_within", None)
-        if look_closer is None or -history[-1]["loss_change"] > HARDLY * gap:
+        if look_closer is None or -history[-1]["loss_change"] > STALL_FRACTION * gap:
             return False
         return (is_last or _is_now_and_then(len(history))) and bool(look_closer(gap))
 

@@ -8,22 +8,22 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit.coordinates import Coordinates, Pullable
-from annealfit.errors import InvalidInputError
-from annealfit.metric import Metric
-from annealfit.objectives import Objective, Point
-from annealfit.problems import Problems
+from annealfit._support.errors import InvalidInputError
+from annealfit.problems.coordinates import Coordinates, LazyCurvature
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import Problems
 from annealfit.samplers.protocol import Samples
+from annealfit.training.objectives import Objective, Point
 from annealfit.training.state import Anchor
 
 # A curvature of anybody's: asked once for an objective, it answers for every point. Arrays will do for metrics.
-AnyCurvature = Callable[[Any], Callable[[Any], Sequence[Metric | Pullable | ArrayLike]]]
+CurvatureFunction = Callable[[Any], Callable[[Any], Sequence[Curvature | LazyCurvature | ArrayLike]]]
 
-LASTS = 2.0  # metrics serve until what the curvature measures a point by has changed by this factor
+REFRESH_FACTOR = 2.0  # metrics serve until what the curvature measures a point by has changed by this factor
 
 
 def _is_about(measured: float, then: float) -> bool:
-    return measured == then or then / LASTS < measured < then * LASTS
+    return measured == then or then / REFRESH_FACTOR < measured < then * REFRESH_FACTOR
 
 
 class Surrogate:
@@ -32,7 +32,7 @@ class Surrogate:
     def __init__(
         self,
         objective: Objective,
-        curvature: AnyCurvature,
+        curvature: CurvatureFunction,
         coordinates: Coordinates,
         thin: tuple[int, int] | None = None,
     ) -> None:
@@ -46,14 +46,14 @@ class Surrogate:
         self._measure: Callable[[Any], float] | None = getattr(self._metrics_at, "measure", None)
         self._coordinates = coordinates.adapted(objective)
         self._thin = thin
-        self._pulled: dict[Any, Metric] = {}  # of the last point: a metric that does not change is pulled once
-        self._metrics: tuple[Metric, ...] = ()
+        self._pulled: dict[Any, Curvature] = {}  # of the last point: a metric that does not change is pulled once
+        self._metrics: tuple[Curvature, ...] = ()
         self._source: Point | Anchor | None = None  # what they were worked out at
 
     def follow(self, point: Point, anchor: Anchor | None) -> Anchor | None:
         """Have the metrics for the point at hand; returns the anchor to keep.
 
-        Metrics of a curvature with a measure serve for a while. The weights at which they were worked out last are
+        Curvatures of a curvature with a measure serve for a while. The weights at which they were worked out last are
         their anchor: a training that is resumed finds them again, to the last bit.
         """
         if self._measure is None:
@@ -90,10 +90,11 @@ class Surrogate:
         self._pulled = {metric: self._pulled.get(metric) or self._pull(metric) for metric in given}
         self._metrics, self._source = tuple(self._pulled[metric] for metric in given), source
 
-    def _pull(self, metric: Metric | Pullable) -> Metric:
-        pulled = (
-            self._coordinates.pull_metric(metric) if isinstance(metric, Metric) else metric.pulled(self._coordinates)
-        )
+    def _pull(self, metric: Curvature | LazyCurvature) -> Curvature:
+        if isinstance(metric, Curvature):
+            pulled = self._coordinates.pull_curvature(metric)
+        else:
+            pulled = metric.in_coordinates(self._coordinates)
         return pulled if self._thin is None else pulled.thinned(*self._thin)
 
     def updates(
@@ -121,13 +122,13 @@ class Surrogate:
         return self._coordinates.pull_gradients(point.gradients.reshape(-1, self._metrics[0].size))
 
 
-def _as_metric(given: Metric | Pullable | ArrayLike) -> Metric | Pullable:
-    if isinstance(given, Metric) or hasattr(given, "pulled"):  # to ask for the protocol itself takes much longer
-        return cast(Metric | Pullable, given)
-    return Metric(given)
+def _as_metric(given: Curvature | LazyCurvature | ArrayLike) -> Curvature | LazyCurvature:
+    if isinstance(given, Curvature) or hasattr(given, "in_coordinates"):
+        return cast(Curvature | LazyCurvature, given)
+    return Curvature(given)
 
 
-def _check_sizes(metrics: Sequence[Metric | Pullable], blocks: int, size: int) -> None:
+def _check_sizes(metrics: Sequence[Curvature | LazyCurvature], blocks: int, size: int) -> None:
     for metric in metrics:
         if metric.size not in (size, blocks * size):
             raise InvalidInputError(

@@ -12,14 +12,22 @@ from dwave.cloud.api.exceptions import ResourceLimitsExceededError
 from dwave.samplers import SimulatedAnnealingSampler
 from dwave.system.testing import MockDWaveSampler
 
-from annealfit.description import NEUTRAL, TYPE, describe
-from annealfit.errors import InvalidInputError, check_number, choose
-from annealfit.hardware.access_time import access_seconds, published_timing
-from annealfit.hardware.analog_error import COUPLING_ERROR, FIELD_ERROR
-from annealfit.hardware.coupling_limits import PER_GROUP, PER_QUBIT, PUBLISHED, CouplingLimit, coupling_limits
+from annealfit._support.description import NEUTRAL, TYPE, describe
+from annealfit._support.errors import InvalidInputError, check_number, choose
+from annealfit._support.randomness import child_seed
 from annealfit.hardware.feasibility import DURATION_LIMIT_SECONDS
+from annealfit.hardware.limits import (
+    COUPLING_ERROR,
+    FIELD_ERROR,
+    PER_GROUP,
+    PER_QUBIT,
+    PUBLISHED,
+    CouplingLimit,
+    access_seconds,
+    coupling_limits,
+    published_timing,
+)
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects
-from annealfit.randomness import child_seed
 
 # Published analog control error, the upper ends: standard deviations on h in ±4 and J in ±1.
 FIELD_NOISE, COUPLING_NOISE = FIELD_ERROR[1], COUPLING_ERROR[1]

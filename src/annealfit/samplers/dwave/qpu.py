@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
-from annealfit.description import describe
-from annealfit.errors import SamplerError, check_number
-from annealfit.hardware.analog_error import CHAIN_PREFACTOR, COUPLING_ERROR, DeviceRanges
+from annealfit._support.description import describe
+from annealfit._support.errors import InvalidInputError, SamplerError, check_number, require
+from annealfit._support.randomness import child_seed
 from annealfit.hardware.chip import Chip
-from annealfit.hardware.embeddings import longest_chain, qubits_of
-from annealfit.problem import QuadraticProblem
-from annealfit.randomness import child_seed
-from annealfit.samplers.dwave.connection import check_device, connect
-from annealfit.samplers.dwave.device_access import DeviceAccess
-from annealfit.samplers.dwave.flight import Call, Flight
-from annealfit.samplers.dwave.programming import Program
-from annealfit.samplers.dwave.runs import Run
-from annealfit.samplers.dwave.tiles import Tiles
+from annealfit.hardware.embeddings import EXTRA, longest_chain, qubits_of
+from annealfit.hardware.limits import CHAIN_PREFACTOR, COUPLING_ERROR, DeviceRanges
+from annealfit.problems.problem import QuadraticProblem
+from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, DeviceAccess
+from annealfit.samplers.dwave.programming import Program, Tiles
 from annealfit.samplers.protocol import Preflight, Receipt, Sampler, Samples
 
 # Every read by itself, since means and shares are taken over reads; and a name to find the calls by at D-Wave.
@@ -59,7 +56,7 @@ class QPUSampler(Sampler):
 
     Examples
     --------
-    >>> from annealfit.encoding import Encoding
+    >>> from annealfit.problems.encoding import Encoding
     >>> from annealfit.samplers import MockQPU
     >>> problem = QuadraticProblem([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], Encoding(bits=2, range=0.5))
     >>> with QPUSampler(MockQPU("Z12"), num_reads=20) as sampler:
@@ -165,7 +162,7 @@ class QPUSampler(Sampler):
         if self._opened:
             self.device.close()
 
-    def carry_on(self, history: Sequence[Mapping[str, Any]]) -> None:
+    def restore_usage(self, history: Sequence[Mapping[str, Any]]) -> None:
         """Count what the training had used before it was interrupted, in another process say, against the budget."""
         used = sum(float(row.get("access_seconds", 0.0)) for row in history)
         self._access.ledger.seconds = max(self._access.ledger.seconds, used)
@@ -180,7 +177,7 @@ class QPUSampler(Sampler):
         receipt = Receipt()
         runs = [self._plan(positions, problems, seeds[positions[0]]) for positions in self._tiles.calls(problems)]
         calls = [call for run in runs for call in run.calls]
-        Flight(self._access, receipt).carry_out(calls)
+        CallQueue(self._access, receipt).carry_out(calls)
         # The budget, or what no retry can help: the next solve will meet it again. What was paid for is used first.
         lasting = [call.failure for call in calls if isinstance(call.failure, SamplerError)]
         if len(lasting) == len(calls) and not receipt.access_seconds:
@@ -288,3 +285,97 @@ class QPUSampler(Sampler):
         gauges = max(self.spin_reversals, 1)
         shares = [self.num_reads // gauges + (gauge < self.num_reads % gauges) for gauge in range(gauges)]
         return [reads for share in shares for reads in self._access.divide(share, n_qubits)]
+
+
+# More broken chains than this are worth a word in the history: majority votes are then half guesses.
+MANY_BROKEN_CHAINS = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Some problems of a solve, their program, and a call for every share of the reads."""
+
+    positions: list[int]  # of the problems in the solve
+    program: Program
+    calls: list[Call]
+
+    def answers(self, receipt: Receipt, polish: bool) -> list[Samples]:
+        """An answer per problem; reads of a call that failed are missing, and without any the problems failed."""
+        parts: list[list[Any]] = []
+        failure, left_out = "", ""
+        for call in self.calls:
+            try:
+                if call.failure is not None:
+                    raise call.failure
+                note_quality(call.answer, call.reads, receipt)
+                parts.append(self.program.read(call.answer))
+            except CallFailedError as error:
+                failure = str(error)
+            except SamplerError as error:
+                left_out = left_out or str(error)
+        if not parts:
+            reason = left_out or failure
+            return [Samples.failed(problem, reason, {"receipt": receipt}) for problem in self.program.problems]
+        if left_out:
+            receipt.faults.append(f"reads left out: {left_out}")
+        return [
+            _answer(problem, np.concatenate(bits), {**programmed, "receipt": receipt}, polish)
+            for problem, programmed, *bits in zip(self.program.problems, self.program.describe(), *parts, strict=True)
+        ]
+
+
+def note_quality(sampleset: Any, asked: int, receipt: Receipt) -> None:
+    """Write on the receipt what is short or broken in an answer; an answer without reads is a failure."""
+    occurrences = sampleset.record.num_occurrences
+    reads = int(occurrences.sum())
+    if reads == 0:
+        receipt.faults.append("fewer reads than asked: none")
+        raise CallFailedError("the device returned no reads")
+    if reads < asked:
+        receipt.faults.append(f"fewer reads than asked: {reads} of {asked}")
+    share = float(np.average(sampleset.record.chain_break_fraction, weights=occurrences))
+    receipt.breaks.append((share, reads))
+    if share > MANY_BROKEN_CHAINS:
+        receipt.faults.append(f"broken chains: {share:.0%}")
+
+
+def _answer(problem: QuadraticProblem, bits: Any, info: dict[str, Any], polish: bool) -> Samples:
+    raw = Samples.of(problem, bits)
+    info["raw_energy"] = raw.best_energy
+    if not polish:
+        return Samples(raw.bits, raw.energies, info)
+    descent = require("dwave.samplers", extra=EXTRA, purpose="polishing reads").SteepestDescentSampler()
+    polished = descent.sample(problem.to_bqm(), initial_states=(bits, list(range(problem.n_variables))))
+    order = np.argsort(np.fromiter(polished.variables, dtype=np.int64))
+    return Samples.of(problem, polished.record.sample[:, order], info)
+
+
+def connect() -> Any:
+    """The solver that D-Wave's configuration names; credentials never pass through annealfit."""
+    system = require("dwave.system", extra=EXTRA, purpose="running on a QPU")
+    try:
+        return system.DWaveSampler()
+    except Exception as error:
+        raise SamplerError(
+            f"no connection to a D-Wave solver ({type(error).__name__}: {error}); set up access with "
+            "`dwave config create`, or rehearse with QPUSampler(MockQPU())"
+        ) from error
+
+
+def check_device(device: Any, parameters: Mapping[str, Any], settings: Iterable[str]) -> None:
+    """Raise unless this is a QPU that takes these parameters; `settings` are the sampler's own, for the message."""
+    if not callable(getattr(device, "to_networkx_graph", None)):
+        raise InvalidInputError(
+            f"{device!r} is not a QPU: pass a DWaveSampler or a MockQPU; for other dimod samplers there is DimodSampler"
+        )
+    if "auto_scale" in parameters:
+        raise InvalidInputError("auto_scale is not a choice here: every problem is scaled to the range by itself")
+    if "annealing_time" in parameters:
+        shortest, longest = device.properties.get("annealing_time_range", (0, np.inf))
+        check_number("annealing_time", parameters["annealing_time"], minimum=shortest, maximum=longest)
+    unknown = sorted(set(parameters) - set(device.parameters))
+    if unknown:
+        raise InvalidInputError(
+            f"neither QPUSampler nor the solver has a setting {', '.join(unknown)}; QPUSampler has "
+            f"{', '.join(settings)}; the solver takes {', '.join(sorted(device.parameters))}"
+        )

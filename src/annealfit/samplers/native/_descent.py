@@ -6,7 +6,7 @@ Levels, spacings and fields are as in `annealfit.samplers.native._levels`.
 import numpy as np
 from numba import njit
 
-from annealfit._box import cut_block
+from annealfit.problems._kernels import cut_block
 from annealfit.samplers.native.chains import TIE
 
 ROUNDING = 1e-12

@@ -5,7 +5,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from annealfit._vectors import LANES, emit_multiply_add, machine_type
+from annealfit._support._vectors import LANES, emit_multiply_add, machine_type
 
 
 def log2_coefficients(degree, unit):

@@ -31,7 +31,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from annealfit._vectors import LANES, any_lane, convert, load, multiply_add, repeat, select, store
+from annealfit._support._vectors import LANES, any_lane, convert, load, multiply_add, repeat, select, store
 from annealfit.samplers.native._float_fields import flip_sign, log2_uniform
 
 MOST_BITS = 32
@@ -71,7 +71,7 @@ def start_block(seeds, bits, words, random_state):
 
 @njit
 def splitmix(seed, index):
-    """Output number `index` of the SplitMix64 generator: `annealfit.randomness.descend`, compiled."""
+    """Output number `index` of the SplitMix64 generator: `annealfit._support.randomness.descend`, compiled."""
     word = seed + np.uint64(0x9E3779B97F4A7C15) * np.uint64(index + 1)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

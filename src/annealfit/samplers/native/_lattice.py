@@ -14,7 +14,7 @@ Schnorr and Euchner). Two bounds prune:
 
         z'Az + 2h'z  >=  -x'(A - D)x + sum_j min over levels t of (d_j t**2 + 2 s_j t),        s = (A - D)x + h,
 
-    since a convex function lies above its tangents. With d = 0 it is the certificate of `annealfit.bounds`, which
+    since a convex function lies above its tangents. With d = 0 it is the certificate of `problems.bounds`, which
     knows the box; the larger d, the more it knows of the levels, too. Its maximum over x is the minimum over the box
     of the energy with d_j z_j**2 replaced by its linear interpolation between levels, which a few sweeps of
     coordinate descent, started where the parent's ended, come near to. It is what keeps trees small.

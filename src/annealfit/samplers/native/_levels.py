@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
-from annealfit._box import cut_block
+from annealfit.problems._kernels import cut_block
 from annealfit.samplers.native._kernel import splitmix
 from annealfit.samplers.native.chains import TIE
 
@@ -62,7 +62,7 @@ def read_levels(levels, spacings, top, bits, updates):
 def anneal_levels(entries, edges, spacings, top, betas, levels, fields, seeds, counters):
     """Sweep over all parameters once for each row of `betas` (S, L), block by block.
 
-    The blocks of the curvature (see `Metric.packed`), spacings (L,) and the seeds (L,) uint64 are read; levels (L, D)
+    The curvature's blocks (see `Curvature.packed`), spacings (L,) and the seeds (L,) uint64 are read; levels (L, D)
     int64, fields h (L, D) and the number of draws so far (L,) uint64 are overwritten. Lanes do not influence each
     other.
     """

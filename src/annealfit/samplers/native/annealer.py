@@ -9,12 +9,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit.encoding import Encoding
-from annealfit.errors import InvalidInputError, choose
-from annealfit.export import largest_coefficients
-from annealfit.problem import QuadraticProblem
-from annealfit.problems import Problems, alike
-from annealfit.randomness import descend
+from annealfit._support.errors import InvalidInputError, choose
+from annealfit._support.randomness import descend
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.export import largest_coefficients
+from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
 from annealfit.samplers.native.chains import Annealer, Stop, Stopwatch, as_words, for_each_read
 from annealfit.samplers.native.lanes import PRECISIONS, Lanes, anneal_lanes
 from annealfit.samplers.native.schedule import BetaRange
@@ -45,7 +44,7 @@ class SimulatedAnnealer(Annealer):
     precision : {"single", "double"}
     num_threads : int or None
         Threads over blocks of 16 lanes (a lane is one read of one problem); None is as many as this process may
-        use (`annealfit.threads.processors`). Results do not depend on it.
+        use (`annealfit._support.threads.processors`). Results do not depend on it.
     time_limit : float or None
         Seconds after which the anneal ends early, with the best states seen so far.
     interrupt_function : callable or None
@@ -53,7 +52,7 @@ class SimulatedAnnealer(Annealer):
 
     Examples
     --------
-    >>> from annealfit.encoding import Encoding
+    >>> from annealfit.problems.encoding import Encoding
     >>> problem = QuadraticProblem([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], Encoding(bits=3, range=1.0))
     >>> samples = SimulatedAnnealer(num_reads=4).sample(problem, seed=1)
     >>> samples.bits.shape, round(samples.best_energy, 3)
@@ -93,7 +92,7 @@ class SimulatedAnnealer(Annealer):
                     f"one state for each of {self.num_reads} reads"
                 )
             start = problem.as_bits(given.reshape(shape))
-        ((_, group),) = alike([problem])
+        ((_, group),) = group_by_curvature([problem])
         return self._anneal(group, as_words([seed]), self._should_stop, start)[0]
 
     def _anneal(

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.bounds import TIGHT, relax
-from annealfit.errors import InvalidInputError
-from annealfit.metric import Metric
-from annealfit.problems import Problems
+from annealfit._support.errors import InvalidInputError
+from annealfit.problems.bounds import TIGHT, relax
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import Problems
 from annealfit.samplers.native import _lattice
 
 _EPSILON = float(np.finfo(float).eps)
@@ -43,7 +43,7 @@ class Branching:
     lifts: NDArray[np.float64]  # (D+1, D)
 
     @classmethod
-    def of(cls, metric: Metric) -> Branching:
+    def of(cls, metric: Curvature) -> Branching:
         """The branching of a convex metric; any other is refused."""
         if not metric.is_convex:
             raise InvalidInputError(

@@ -14,12 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError, check_number
-from annealfit.problem import QuadraticProblem
-from annealfit.problems import Problems, alike
+from annealfit._support.errors import InvalidInputError, check_number
+from annealfit._support.threads import processors
+from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
 from annealfit.samplers.native.schedule import BetaRange, Schedule
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
-from annealfit.threads import processors
 
 Stop = Callable[[], bool]
 
@@ -60,7 +59,7 @@ class Annealer(Sampler):
             raise InvalidInputError(f"there are {len(problems)} problems and {len(seeds)} seeds; give one seed each")
         words, should_stop = as_words(seeds), self._should_stop  # one deadline for all
         answers: dict[int, Samples] = {}
-        for positions, group in alike(problems):
+        for positions, group in group_by_curvature(problems):
             answers.update(zip(positions.tolist(), self._anneal(group, words[positions], should_stop), strict=True))
         return [answers[position] for position in range(len(problems))]
 

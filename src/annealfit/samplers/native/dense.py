@@ -10,9 +10,9 @@ import dimod
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError, choose
-from annealfit.memory import free_memory
-from annealfit.randomness import child_seeds
+from annealfit._support.errors import InvalidInputError, choose
+from annealfit._support.randomness import child_seeds
+from annealfit._support.threads import free_memory
 from annealfit.samplers.native.chains import Stop, stop_function
 from annealfit.samplers.native.lanes import PRECISIONS, Lanes, anneal_lanes
 from annealfit.samplers.native.schedule import BetaRange, Schedule

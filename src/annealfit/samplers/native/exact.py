@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError
-from annealfit.problem import QuadraticProblem
+from annealfit._support.errors import InvalidInputError
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers.protocol import Sampler, Samples
 
 _CHUNK = 1 << 16  # states evaluated at once: bounds memory, not results

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from annealfit.errors import InvalidInputError
+from annealfit._support.errors import InvalidInputError
 from annealfit.samplers.native.chains import Stop, Workers
 from annealfit.samplers.native.schedule import Schedule
 

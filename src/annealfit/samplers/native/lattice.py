@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from annealfit.encoding import Encoding
-from annealfit.errors import InvalidInputError, check_number
-from annealfit.problem import QuadraticProblem
-from annealfit.problems import Problems, alike
+from annealfit._support.errors import InvalidInputError, check_number
+from annealfit._support.threads import processors
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
 from annealfit.samplers.native.chains import Stop
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
-from annealfit.threads import processors
 
 if TYPE_CHECKING:
     from annealfit.samplers.native.branching import Branching, Search
@@ -55,7 +54,7 @@ class LatticeSolver(Sampler):
         The same by the number of nodes, so that answers do not depend on the machine.
     num_threads : int or None
         Problems that are searched side by side; None is as many as this process may use
-        (`annealfit.threads.processors`).
+        (`annealfit._support.threads.processors`).
     interrupt_function : callable or None
         Called about twenty times per second; a true answer ends all searches early in the same way.
     progress_function : callable or None
@@ -99,7 +98,7 @@ class LatticeSolver(Sampler):
 
         began = time.perf_counter()
         tasks: list[tuple[int, Branching, Problems]] = []
-        for positions, group in alike(problems):
+        for positions, group in group_by_curvature(problems):
             branching = Branching.of(group.metric)
             tasks += [(position, branching, group[k : k + 1]) for k, position in enumerate(positions.tolist())]
         watch = _Watch(self.interrupt_function, self.progress_function)
@@ -189,7 +188,7 @@ def _answer(problem: QuadraticProblem, search: Search, seconds: SolveInfo) -> Sa
 def _compile_search() -> None:
     from annealfit.samplers.native.branching import Branching, Search
 
-    ((_, group),) = alike([QuadraticProblem(np.eye(2), np.array([0.3, 0.4]), Encoding(bits=2, range=1.0))])
+    ((_, group),) = group_by_curvature([QuadraticProblem(np.eye(2), np.array([0.3, 0.4]), Encoding(bits=2, range=1.0))])
     search = Search(Branching.of(group.metric), group)
     search.is_finished = False  # its first bound is tight, and there would be nothing to search
     search.lower_bound()

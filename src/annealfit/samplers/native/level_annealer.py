@@ -10,12 +10,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.bounds import QUICK, compile_kernel, relax
-from annealfit.encoding import Encoding
-from annealfit.errors import choose
-from annealfit.metric import Metric
-from annealfit.problem import QuadraticProblem
-from annealfit.problems import Problems
+from annealfit._support.errors import choose
+from annealfit.problems.bounds import QUICK, compile_kernel, relax
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import Problems, QuadraticProblem
 from annealfit.samplers.native.chains import Annealer, Stop, Stopwatch, Workers, blocks_of_lanes, for_each_read
 from annealfit.samplers.native.schedule import BetaRange, Schedule
 from annealfit.samplers.protocol import Samples
@@ -132,7 +131,7 @@ class LevelAnnealer(Annealer):
 class _Run:
     """The lanes of one solve; their levels and fields are overwritten."""
 
-    metric: Metric
+    metric: Curvature
     spacings: NDArray[np.float64]  # between two levels, (L,)
     top: int  # the highest level
     schedule: Schedule

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.arrays import Array
-from annealfit.metric import Metric
+from annealfit._support.arrays import Array
+from annealfit.problems.curvature import Curvature
 from annealfit.samplers.native.chains import Workers, blocks_of_lanes
 
 
@@ -22,7 +22,7 @@ class LevelWalk:
     levels, in the direction in which their coupling helps. Energies are `uᵀGu + 2gᵀu` as everywhere, and β is their
     inverse temperature. Every parameter of the metric must have a curvature above 0.
 
-    >>> metric = Metric([[2.0, 1.9], [1.9, 2.0]])
+    >>> metric = Curvature([[2.0, 1.9], [1.9, 2.0]])
     >>> walk = LevelWalk(
     ...     metric, np.array([[0.3, -0.3]]), np.ones((1, 2)), origin=-1.0, top=2,
     ...     levels=np.array([[1, 1]]), seeds=np.array([1], dtype=np.uint64), partners=soft_partners(metric, 1),
@@ -32,7 +32,7 @@ class LevelWalk:
     ([[0, 2]], [-1.0])
     """
 
-    metric: Metric
+    metric: Curvature
     gradients: Array  # (L, D)
     spacings: Array  # (L, D)
     origin: float
@@ -93,7 +93,7 @@ class LevelWalk:
                 cancelled = True  # after Ctrl-C, lets the other threads end with their block
 
 
-def soft_partners(metric: Metric, count: int) -> NDArray[np.intp]:
+def soft_partners(metric: Curvature, count: int) -> NDArray[np.intp]:
     """For each parameter the ones that are most strongly coupled to it, (D, count) or fewer: by `G_ij/√(G_ii·G_jj)`."""
     sizes = np.sqrt(metric.diagonal)
     strengths = np.abs(metric.matrix) / np.outer(sizes, sizes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from annealfit.bounds import box_minimum, compile_kernel
-from annealfit.problem import QuadraticProblem
+from annealfit.problems.bounds import box_minimum, compile_kernel
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers.protocol import Sampler, Samples
 
 
@@ -14,7 +14,7 @@ from annealfit.samplers.protocol import Sampler, Samples
 class RoundedSampler(Sampler):
     """The continuous minimum over the box, rounded to the nearest levels: no annealing, no chance.
 
-    >>> from annealfit.encoding import Encoding
+    >>> from annealfit.problems.encoding import Encoding
     >>> problem = QuadraticProblem([[2.0]], [-1.0], Encoding(bits=2, range=1.0))
     >>> RoundedSampler().sample(problem).bits.tolist()  # the minimum 0.5 rounds to 1/3
     [[[0, 1]]]

@@ -9,7 +9,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.errors import InvalidInputError, check_number, choose
+from annealfit._support.errors import InvalidInputError, check_number, choose
 
 SCHEDULE_TYPES = ("geometric", "linear", "custom")
 

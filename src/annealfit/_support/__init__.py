@@ -1,0 +1,1 @@
+"""What every package uses: errors, files, schemas, locks, threads, seeds."""

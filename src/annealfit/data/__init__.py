@@ -1,0 +1,1 @@
+"""Data sets, feature extractors, and rows of features in memory, streamed or on Dask."""

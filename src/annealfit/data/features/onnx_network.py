@@ -1,0 +1,265 @@
+"""OnnxFeatures: any ONNX network, or any of its inner outputs, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from annealfit._support.errors import FileFormatError, InvalidInputError, check_number, require
+from annealfit._support.files import StrPath
+from annealfit._support.schema import Field, TensorFields, settings_of
+from annealfit._support.threads import processors
+from annealfit.data.features import onnx_graph
+from annealfit.data.features.block_by_block import lazily
+from annealfit.data.features.image_shapes import with_channels
+from annealfit.data.rows import is_dask, is_out_of_core
+
+_PURPOSE = "running ONNX networks"
+_TYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(uint8)": "uint8",
+}
+
+
+class OnnxFeatures(TransformerMixin, BaseEstimator):
+    """Images, or rows, → what a network of any framework makes of them, flattened to rows of features.
+
+    The network runs on onnxruntime, in batches, and is never trained. Fitting reads the file and looks at the shape
+    of X; from then on the transformer holds the network itself, and needs the file no more.
+
+    Parameters
+    ----------
+    path : path of an ONNX file
+    output : str or None
+        The output to take, inner ones included (`OnnxFeatures.outputs(path)` lists them); None is the network's own.
+        Operations that it does not need are not run.
+    batch_size : int
+        Rows that go through the network at once, where it does not fix their number itself.
+    image_shape : (H, W) or (H, W, channels), or None
+        Shape of flattened rows that are images; None takes X as it comes.
+    channels_first : bool
+        Whether the network takes images as (channels, H, W), as PyTorch's do; X has the channels last in any case.
+    mean, std : number, or one per channel
+        The network is given `(x − mean) / std`.
+
+    Attributes
+    ----------
+    output_ : the name of the output
+    n_features_out_ : d
+    model_ : the network that is run, as bytes
+
+    Examples
+    --------
+    Needs the extra `onnx`; docs/features.md makes a network and uses it.
+
+    """
+
+    def __init__(
+        self,
+        path: StrPath,
+        output: str | None = None,
+        *,
+        batch_size: int = 256,
+        image_shape: Sequence[int] | None = None,
+        channels_first: bool = True,
+        mean: float | Sequence[float] = 0.0,
+        std: float | Sequence[float] = 1.0,
+    ) -> None:
+        self.path = path
+        self.output = output
+        self.batch_size = batch_size
+        self.image_shape = image_shape
+        self.channels_first = channels_first
+        self.mean = mean
+        self.std = std
+
+    @staticmethod
+    def outputs(path: StrPath) -> list[str]:
+        """Names of everything that the network works out, from the first operation to the last."""
+        return onnx_graph.output_names(onnx_graph.read_network(path))
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Read the network, and send the first row of X through it."""
+        check_number("batch_size", self.batch_size, Integral, minimum=1)
+        if not np.all(np.asarray(self.std, dtype=float) > 0):
+            raise InvalidInputError(f"std is {self.std!r}; it must hold numbers above 0")
+        model = onnx_graph.with_output(onnx_graph.read_network(self.path), self.output)
+        onnx_graph.only_input(model, self.path)
+        self.output_ = model.graph.output[0].name
+        self.model_ = model.SerializeToString()
+        self.__dict__.pop("_session_made", None)
+        given = _checked(X)
+        self.n_features_in_ = int(np.prod(given.shape[1:]))
+        first = given[:1].compute() if is_dask(given) else np.asarray(given[:1])
+        found = self._run(first)
+        self.n_features_out_, self.dtype_ = found.shape[1], found.dtype
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Features of shape (N, d), in the network's precision; of a Dask array a Dask array."""
+        check_is_fitted(self)
+        given = _checked(X)
+        size = int(np.prod(given.shape[1:]))
+        if size != self.n_features_in_:
+            raise InvalidInputError(f"X has rows of {size} values; expected {self.n_features_in_}, as in fit")
+        if is_dask(given):
+            return lazily(given, copy.copy(self).transform, self.n_features_out_, self.dtype_)
+        features = np.empty((given.shape[0], self.n_features_out_), self.dtype_)
+        for first in range(0, len(features), self.batch_size):
+            batch = np.asarray(given[first : first + self.batch_size])
+            features[first : first + len(batch)] = self._run(batch)
+        return features
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names such as `relu_17`."""
+        check_is_fitted(self)
+        return np.array([f"{self.output_}_{number}" for number in range(self.n_features_out_)], dtype=object)
+
+    def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The fitted transformer, network and all, as tensors and a JSON manifest."""
+        check_is_fitted(self)
+        settings = {name: value for name, value in self.get_params().items() if name != "path"}
+        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in settings.items()}
+        manifest = {
+            "kind": "onnx",
+            "settings": plain,
+            "output": self.output_,
+            "n_features_in": self.n_features_in_,
+            "n_features_out": self.n_features_out_,
+            "dtype": np.dtype(self.dtype_).name,
+        }
+        return {"model": np.frombuffer(self.model_, dtype=np.uint8)}, manifest
+
+    @classmethod
+    def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
+        """The inverse of `to_tensors`."""
+        stored, document = TensorFields.of(tensors), Field.of(manifest)
+        given = document["settings"]
+        shape = given.get("image_shape")
+        sizes = None if shape is None else [size.whole(minimum=1, maximum=2**20) for size in shape.items(3)]
+        with settings_of(given):
+            features = cls(
+                "",
+                None if given.get("output") is None else given["output"].text(),
+                batch_size=given["batch_size"].whole(minimum=1),
+                image_shape=None if sizes is None else with_channels(sizes),
+                channels_first=given["channels_first"].flag(),
+                mean=_numbers(given["mean"]),
+                std=_numbers(given["std"]),
+            )
+        features.model_ = stored.whole("model", (None,), maximum=255).astype(np.uint8).tobytes()
+        features.output_ = document["output"].text()
+        features.n_features_in_ = document["n_features_in"].whole(minimum=1)
+        features.n_features_out_ = document["n_features_out"].whole(minimum=1)
+        features.dtype_ = np.dtype(document["dtype"].one_of(("float16", "float32", "float64")))
+        return features
+
+    @property
+    def image_shape_(self) -> tuple[int, int, int]:
+        """(H, W, channels) of the images; only where `image_shape` says so."""
+        if self.image_shape is None:
+            raise InvalidInputError("give OnnxFeatures an image_shape: without it nobody knows what size images have")
+        return with_channels(self.image_shape)
+
+    @property
+    def _session(self) -> Any:
+        """Made when it is needed: it can be neither copied nor sent."""
+        if "_session_made" not in self.__dict__:
+            runtime = require("onnxruntime", extra="onnx", purpose=_PURPOSE)
+            options = runtime.SessionOptions()
+            options.intra_op_num_threads, options.log_severity_level = processors(), 3
+            try:
+                made = runtime.InferenceSession(self.model_, options, providers=["CPUExecutionProvider"])
+            except Exception as error:  # the runtime's own, of many kinds
+                raise FileFormatError(f"onnxruntime cannot run {self.path or 'the network'}: {error}") from error
+            self._session_made = made
+        return self._session_made
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_session_made"}
+
+    def _run(self, batch: NDArray[Any]) -> NDArray[Any]:
+        """The features of some rows: a network that fixes how many it takes is given so many, the last ones twice."""
+        entry = self._session.get_inputs()[0]
+        inputs = self._inputs(batch, entry)
+        fixed = entry.shape[0] if entry.shape and isinstance(entry.shape[0], int) else None
+        step = fixed or len(inputs)
+        found = []
+        for first in range(0, len(inputs), step):
+            part = inputs[first : first + step]
+            padded = part if len(part) == step else np.concatenate([part, np.repeat(part[-1:], step - len(part), 0)])
+            try:
+                (made,) = self._session.run([self.output_], {entry.name: padded})
+            except Exception as error:
+                raise InvalidInputError(
+                    f"the network failed on input of shape {padded.shape} (its input {entry.name!r} is {entry.shape}): "
+                    f"{error}"
+                ) from error
+            if np.ndim(made) < 1 or len(made) != step:
+                raise InvalidInputError(
+                    f"output {self.output_!r} has shape {np.shape(made)} for {step} rows; features need one row each"
+                )
+            found.append(made.reshape(step, -1)[: len(part)])
+        return np.concatenate(found)
+
+    def _inputs(self, batch: NDArray[Any], entry: Any) -> NDArray[Any]:
+        if entry.type not in _TYPES:
+            raise InvalidInputError(f"the network takes {entry.type}; images are one of {', '.join(_TYPES)}")
+        images = batch
+        if self.image_shape is not None:
+            shape = with_channels(self.image_shape)
+            if int(np.prod(batch.shape[1:])) != int(np.prod(shape)):
+                raise InvalidInputError(f"X has rows of shape {batch.shape[1:]}; image_shape is {shape}")
+            images = batch.reshape(len(batch), *shape)
+        elif batch.ndim == 3 and len(entry.shape) == 4:
+            images = batch[..., None]
+        if images.ndim == 4 and self.channels_first:
+            images = images.transpose(0, 3, 1, 2)
+        ready = _normalised(images, self.mean, self.std, channel=1 if self.channels_first else -1)
+        ready = np.ascontiguousarray(ready.astype(_TYPES[entry.type], copy=False))
+        wanted = [size if isinstance(size, int) else None for size in entry.shape[1:]]
+        pairs = zip(wanted, ready.shape[1:], strict=False)
+        if len(wanted) != ready.ndim - 1 or any(size not in (None, own) for size, own in pairs):
+            raise InvalidInputError(
+                f"the network takes {tuple(entry.shape)}, and X makes {('N', *ready.shape[1:])}; set image_shape, "
+                "channels_first, or resize the images"
+            )
+        return ready
+
+
+def _normalised(images: NDArray[Any], mean: Any, std: Any, *, channel: int) -> NDArray[Any]:
+    """`(x − mean)/std`, channel by channel; left alone where that changes nothing."""
+    centre, spread = np.asarray(mean, dtype=np.float32), np.asarray(std, dtype=np.float32)
+    if not centre.any() and (spread == 1).all():
+        return images
+    for name, values in (("mean", centre), ("std", spread)):
+        if values.ndim and (images.ndim != 4 or len(values) != images.shape[channel]):
+            raise InvalidInputError(
+                f"{name} has {values.size} values, and images have shape {images.shape[1:]}: give a number, or one "
+                "per channel"
+            )
+    if channel == 1:
+        centre, spread = (values[:, None, None] if values.ndim else values for values in (centre, spread))
+    return (images.astype(np.float32, copy=False) - centre) / spread
+
+
+def _numbers(stored: Field) -> float | list[float]:
+    return [one.number() for one in stored.items()] if isinstance(stored.value, list) else stored.number()
+
+
+def _checked(X: ArrayLike) -> Any:
+    """X as it is, where it is read in slices or is Dask's; else an array of numbers."""
+    if is_dask(X) or is_out_of_core(X):
+        return X
+    return check_array(X, allow_nd=True, dtype="numeric", ensure_min_samples=1)

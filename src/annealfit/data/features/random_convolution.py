@@ -1,0 +1,296 @@
+"""RandomConvFeatures: frozen random convolution, ReLU and max-pooling, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from annealfit._support.errors import InvalidInputError, choose
+from annealfit._support.randomness import seed_of
+from annealfit._support.schema import Field, TensorFields, settings_of
+from annealfit._support.threads import blas_threads
+from annealfit.data.convolution import Network
+from annealfit.data.features.block_by_block import fit_scaler, lazily, scaler_from
+from annealfit.data.features.image_shapes import with_channels
+from annealfit.data.rows import is_dask, is_out_of_core
+
+_BATCH_BYTES = 8 * 2**20  # patches of this many bytes are in memory at once; more leave the cache
+_MOST_PIXELS = 2**26  # values of an image that a file may ask for: 8192 × 8192
+_MOST_LAYERS = 100
+_STANDARDIZATIONS = ("none", "pixels", "features")
+
+Sizes = int | Sequence[int]
+
+
+class RandomConvFeatures(TransformerMixin, BaseEstimator):
+    """Images → features by convolution filters that are drawn once and never trained.
+
+    Each layer convolves (stride 1, no padding) with filters and biases uniform in ±1/√(fan-in), applies
+    ReLU, and max-pools in windows of `pool_size`. One layer on H×W images gives
+    `d = ⌊(H−k+1)/s⌋ · ⌊(W−k+1)/s⌋ · filters` features.
+
+    Parameters
+    ----------
+    n_filters, kernel_size, pool_size : int, or a sequence with a value per layer
+    standardize : {"none", "pixels", "features"}
+        Give every input pixel, or every feature, mean 0 and variance 1 over the training data.
+    image_shape : (H, W) or (H, W, channels), or None
+        Shape of flattened rows; None takes rows as square grey images.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    filters_, biases_ : lists with one array per layer, (filters, channels, k, k) and (filters,)
+    image_shape_ : (H, W, channels)
+    network_ : `annealfit.data.convolution.Network`, the sizes of all layers
+    n_features_out_ : d
+
+    Examples
+    --------
+    >>> images = np.random.default_rng(0).random((5, 8, 8))
+    >>> RandomConvFeatures(n_filters=2, random_state=42).fit_transform(images).shape
+    (5, 18)
+
+    """
+
+    def __init__(
+        self,
+        n_filters: Sizes = 2,
+        kernel_size: Sizes = 3,
+        pool_size: Sizes = 2,
+        *,
+        standardize: str = "none",
+        image_shape: tuple[int, ...] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_filters = n_filters
+        self.kernel_size = kernel_size
+        self.pool_size = pool_size
+        self.standardize = standardize
+        self.image_shape = image_shape
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Draw the filters for images of shape (N, H, W), (N, H, W, channels) or flattened rows (N, H·W·channels)."""
+        choose("standardize", self.standardize, _STANDARDIZATIONS)
+        is_lazy = is_dask(X) or is_out_of_core(X)
+        given: Any = X if is_lazy else _as_array(X)
+        self.image_shape_ = self._shape_of_images(given)
+        self.n_features_in_ = int(np.prod(self.image_shape_))
+        self._check_shape(given.shape[1:])
+        self._draw_filters()
+        self.pixel_scaler_ = self.feature_scaler_ = None
+        if self.standardize == "pixels":
+            self.pixel_scaler_ = fit_scaler(given)
+        elif self.standardize == "features":
+            self.feature_scaler_ = fit_scaler(given, self.transform, self.n_features_out_)
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: Any = None, **parameters: Any) -> NDArray[np.float64]:
+        """As `fit` and then `transform`; features that are standardised are computed once for both."""
+        if self.standardize != "features" or is_dask(X) or is_out_of_core(X):
+            return super().fit_transform(X, y, **parameters)
+        unscaled = copy.copy(self).set_params(standardize="none").fit(X)
+        features = unscaled.transform(X)
+        self.__dict__.update({**unscaled.__dict__, "standardize": self.standardize})
+        self.feature_scaler_ = fit_scaler(features)
+        return self.feature_scaler_.transform(features, copy=False)
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Features of shape (N, d), computed batch by batch; of a Dask array a Dask array, when it is asked for."""
+        check_is_fitted(self)
+        if is_dask(X):
+            lazy: Any = X
+            self._check_shape(lazy.shape[1:])
+            return lazily(lazy, copy.copy(self).transform, self.n_features_out_)
+        features = self._convolve(self.as_images(X))
+        return features if self.feature_scaler_ is None else self.feature_scaler_.transform(features)
+
+    def with_filters(self, filters: Sequence[NDArray[np.float64]], biases: Sequence[NDArray[np.float64]]) -> Self:
+        """The same fitted transformer with other filters, (filters, channels, k, k), and biases, layer by layer."""
+        check_is_fitted(self)
+        changed = copy.copy(self)
+        changed.filters_, changed.biases_ = list(filters), list(biases)
+        return changed
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names such as `filter0_row1_column2`."""
+        check_is_fitted(self)
+        rows, columns, filters = self.output_shape_
+        return np.array(
+            [
+                f"filter{filter}_row{row}_column{column}"
+                for filter in range(filters)  # noqa: A001
+                for row in range(rows)
+                for column in range(columns)
+            ],
+            dtype=object,
+        )
+
+    def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The fitted transformer as tensors and a JSON manifest."""
+        check_is_fitted(self)
+        tensors: dict[str, NDArray[Any]] = {}
+        for layer, (filters, biases) in enumerate(zip(self.filters_, self.biases_, strict=True)):
+            tensors[f"filters.{layer}"], tensors[f"biases.{layer}"] = filters, biases
+        scaler = self.pixel_scaler_ or self.feature_scaler_
+        if scaler is not None:
+            tensors["mean"], tensors["scale"] = scaler.mean_, scaler.scale_
+        manifest = {
+            "pool_sizes": [layer[2] for layer in self.layers()],
+            "standardize": self.standardize,
+            "image_shape": list(self.image_shape_),
+        }
+        return tensors, manifest
+
+    @classmethod
+    def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
+        """The inverse of `to_tensors`, with the stored filters instead of newly drawn ones."""
+        stored, document = TensorFields.of(tensors), Field.of(manifest)
+        pools = [size.whole(minimum=1, maximum=_MOST_PIXELS) for size in document["pool_sizes"].items(_MOST_LAYERS)]
+        shape = document["image_shape"].items(3)
+        if not pools or len(shape) != 3:
+            document["image_shape"].refuse("height, width and channels, and a pool size for each layer")
+        channels = [size.whole(minimum=1, maximum=_MOST_PIXELS) for size in shape][2]
+        filters, biases = [], []
+        for layer in range(len(pools)):
+            filters.append(stored.real(f"filters.{layer}", (None, channels, None, None)))
+            channels, _, height, width = filters[-1].shape
+            if height != width or 0 in filters[-1].shape:
+                document.refuse(f"square filters in layer {layer + 1}")
+            biases.append(stored.real(f"biases.{layer}", (channels,)))
+        features = cls(
+            n_filters=[len(layer) for layer in filters],
+            kernel_size=[layer.shape[-1] for layer in filters],
+            pool_size=pools,
+            standardize=document["standardize"].one_of(_STANDARDIZATIONS),
+            image_shape=tuple(size.value for size in shape),
+        )
+        features.image_shape_ = with_channels([size.value for size in shape])
+        features.n_features_in_ = math.prod(features.image_shape_)
+        if features.n_features_in_ > _MOST_PIXELS:
+            document["image_shape"].refuse(f"an image of at most {_MOST_PIXELS} values")
+        features.filters_, features.biases_ = filters, biases
+        with settings_of(document["image_shape"]):
+            features._set_output_shape()
+        features.pixel_scaler_ = features.feature_scaler_ = None
+        if features.standardize != "none":
+            size = features.n_features_in_ if features.standardize == "pixels" else features.n_features_out_
+            scaler = scaler_from(stored.real("mean", (size,)), stored.real("scale", (size,), positive=True))
+            setattr(features, features.standardize.removesuffix("s") + "_scaler_", scaler)
+        return features
+
+    def layers(self) -> list[tuple[int, int, int]]:
+        """(filters, kernel size, pool size) of every layer."""
+        given: dict[str, Any] = {
+            "n_filters": self.n_filters,
+            "kernel_size": self.kernel_size,
+            "pool_size": self.pool_size,
+        }
+        n_layers = max(np.size(value) for value in given.values())
+        columns = []
+        for name, value in given.items():
+            sizes = [value] * n_layers if np.ndim(value) == 0 else list(value)
+            if len(sizes) != n_layers:
+                raise InvalidInputError(
+                    f"{given} describe different numbers of layers; give one number, or one per layer"
+                )
+            if not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
+                raise InvalidInputError(f"{name} is {value!r}; it must hold whole numbers of at least 1")
+            columns.append([int(size) for size in sizes])
+        return list(zip(*columns, strict=True))
+
+    def _draw_filters(self) -> None:
+        generator = np.random.default_rng(seed_of(self.random_state))
+        self.filters_, self.biases_ = [], []
+        channels = self.image_shape_[2]
+        for n_filters, kernel, _ in self.layers():
+            limit = 1 / np.sqrt(channels * kernel * kernel)
+            self.filters_.append(generator.uniform(-limit, limit, size=(n_filters, channels, kernel, kernel)))
+            self.biases_.append(generator.uniform(-limit, limit, size=n_filters))
+            channels = n_filters
+        self._set_output_shape()
+
+    def _set_output_shape(self) -> None:
+        self.network_ = Network.of(self.image_shape_, self.layers())
+        self._values_per_image = int(np.prod(self.image_shape_))
+        for shape in self.network_.layers:
+            per_position = shape.channels * shape.kernel**2 + shape.filters  # a patch, and what comes of it
+            self._values_per_image = max(self._values_per_image, shape.places * per_position)
+        last = self.network_.layers[-1]
+        self.output_shape_ = (*last.pooled, last.filters)
+        self.n_features_out_ = self.network_.n_features
+
+    def _shape_of_images(self, given: NDArray[Any]) -> tuple[int, int, int]:
+        if given.ndim in (3, 4):
+            shape = given.shape[1:]
+            if self.image_shape is not None and with_channels(self.image_shape) != with_channels(shape):
+                raise InvalidInputError(f"images have shape {shape}, but image_shape is {self.image_shape}")
+        elif self.image_shape is not None:
+            shape = tuple(self.image_shape)
+        else:
+            side = round(given.shape[1] ** 0.5)
+            if side * side != given.shape[1]:
+                raise InvalidInputError(
+                    f"rows of {given.shape[1]} values are not square grey images; "
+                    "pass image_shape=(H, W) or (H, W, channels)"
+                )
+            shape = (side, side)
+        return with_channels(shape)
+
+    def as_images(self, X: ArrayLike) -> NDArray[Any]:
+        """What is given, as images (N, H, W, channels) of the shape that the transformer was fitted on."""
+        given = _as_array(X)
+        self._check_shape(given.shape[1:])
+        return given.reshape(len(given), *self.image_shape_)
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        size = int(np.prod(self.image_shape_))
+        if not (shape == (size,) if len(shape) == 1 else with_channels(shape) == self.image_shape_):
+            raise InvalidInputError(
+                f"images have shape {shape}; expected {self.image_shape_} (height, width, channels) "
+                f"as in fit, or flattened rows of {size} values"
+            )
+
+    def _convolve(self, images: NDArray[Any]) -> NDArray[np.float64]:
+        batch = max(1, _BATCH_BYTES // (8 * self._values_per_image))
+        features = np.empty((len(images), self.n_features_out_))
+        for start in range(0, len(images), batch):
+            chunk = images[start : start + batch].astype(np.float64)
+            if self.pixel_scaler_ is not None:
+                chunk = self.pixel_scaler_.transform(chunk.reshape(len(chunk), -1)).reshape(chunk.shape)
+            for filters, biases, (_, kernel, pool) in zip(self.filters_, self.biases_, self.layers(), strict=True):
+                patches = sliding_window_view(chunk, (kernel, kernel), axis=(1, 2))
+                with blas_threads(patches.size * len(filters)):
+                    convolved = np.tensordot(patches, filters, axes=((3, 4, 5), (1, 2, 3)))
+                # Bias and ReLU never turn an order round: after the pooling they are the same, of far fewer numbers.
+                chunk = np.maximum(_max_pool(convolved, pool) + biases, 0)
+            # Filter by filter, as a channels-first network flattens.
+            features[start : start + batch] = chunk.transpose(0, 3, 1, 2).reshape(len(chunk), -1)
+        return features
+
+
+def _max_pool(images: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    count, height, width, channels = images.shape
+    rows, columns = height // size, width // size
+    cropped = images[:, : rows * size, : columns * size]
+    return cropped.reshape(count, rows, size, columns, size, channels).max(axis=(2, 4))
+
+
+def _as_array(X: ArrayLike) -> NDArray[Any]:
+    array = check_array(X, allow_nd=True, dtype="numeric", ensure_min_samples=1)
+    if array.ndim > 4:
+        raise InvalidInputError(
+            f"images have {array.ndim} dimensions; expected (N, H, W), (N, H, W, channels) or (N, values)"
+        )
+    return array

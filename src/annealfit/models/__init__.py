@@ -1,0 +1,22 @@
+"""The estimators, the classical baselines they are compared with, and their metrics."""
+
+from typing import TYPE_CHECKING
+
+from annealfit._support.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from annealfit.models.classifier import PRESETS, AnnealedClassifier
+    from annealfit.models.conv_net import AnnealedConvNet
+    from annealfit.models.messages import CUT_SHORT
+
+__all__ = ["CUT_SHORT", "PRESETS", "AnnealedClassifier", "AnnealedConvNet"]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "CUT_SHORT": "messages",
+        "PRESETS": "classifier",
+        "AnnealedClassifier": "classifier",
+        "AnnealedConvNet": "conv_net",
+    },
+)

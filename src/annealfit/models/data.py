@@ -1,0 +1,290 @@
+"""What a user hands to `fit`, checked and turned into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_array
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from annealfit._support.errors import InvalidInputError, check_number
+from annealfit._support.randomness import child_seed
+from annealfit.data.rows import ChunkedRows, InMemoryRows, Rows, Selection, SlicedTable
+from annealfit.data.rows.tables import check_table
+from annealfit.training.objectives import LinearHead
+
+if TYPE_CHECKING:
+    from annealfit.models.base import AnnealedEstimator
+    from annealfit.models.classifier import AnnealedClassifier
+
+# The path of the split below a training's seed; a training's own paths are 0 and 1.
+_VALIDATION_SPLIT = 2
+
+
+class Digested(Protocol):
+    """What a checkpoint knows its training data by."""
+
+    def digest(self) -> str:
+        """A digest of all that matters of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """The objective of a training and perhaps one to validate on, the data they are of, and the labels."""
+
+    classes: NDArray[Any]  # that the numbers of labels stand for
+    objective: Any
+    source: Digested
+    validation: Any = None
+    held_out: Digested | None = None
+
+    @classmethod
+    def of_rows(cls, rows: Rows, classes: NDArray[Any], held_out: Rows | None, regularization: float) -> TrainingData:
+        """The data of a linear head."""
+        validation = None if held_out is None else LinearHead(held_out, 0.0)
+        return cls(classes, LinearHead(rows, regularization), rows, validation, held_out)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTable:
+    """Features (N, d), or images (N, …), targets (N,) of any type, and perhaps a weight for each row."""
+
+    features: Any
+    targets: NDArray[Any]
+    weights: NDArray[np.float64] | None
+
+    def take(self, chosen: NDArray[Any]) -> LabelledTable:
+        """Some of the rows, by their positions in ascending order."""
+        weights = None if self.weights is None else self.weights[chosen]
+        features = Selection(self.features, chosen) if isinstance(self.features, SlicedTable) else self.features[chosen]
+        return LabelledTable(features, self.targets[chosen], weights)
+
+    def without_weightless(self) -> LabelledTable:
+        """Only the rows that weigh something: a weight of zero is as good as no row."""
+        return self if self.weights is None or self.weights.all() else self.take(np.flatnonzero(self.weights))
+
+    def rows(self, classes: NDArray[Any]) -> Rows:
+        """The table as rows, its targets as positions in `classes`."""
+        labels = np.searchsorted(classes, self.targets)
+        if not isinstance(self.features, SlicedTable):
+            return InMemoryRows(self.features, labels, len(classes), self.weights)
+        rows = ChunkedRows(self.features, labels, len(classes), self.weights)
+        rows.check_finite()
+        return rows
+
+
+def are_plain(X: Any, y: Any) -> bool:
+    """Whether scikit-learn would find nothing to convert and nothing to complain of: arrays of finite numbers, labels.
+
+    To find that out takes it as long as an iteration on small data.
+    """
+    if not (type(X) is type(y) is np.ndarray and X.dtype == np.float64 and y.dtype.kind in "iub"):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):  # then it has a look itself
+        return X.ndim == 2 and X.size > 0 and y.shape == X.shape[:1] and bool(np.isfinite(X.sum()))
+
+
+def checked_table(estimator: AnnealedEstimator, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
+    """A table that is read in slices, and its targets, without a copy of it: its numbers are checked chunk by chunk."""
+    check_table(X)
+    validate_data(estimator, X, skip_check_array=True, reset=reset)  # the number of features, as everywhere
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None")
+    targets = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
+    if len(targets) != X.shape[0]:
+        raise InvalidInputError(f"X has {X.shape[0]} rows and y {len(targets)} labels; there must be a label per row")
+    return SlicedTable(X), targets
+
+
+def training_tables(
+    estimator: AnnealedEstimator,
+    X: Any,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    validation_data: tuple[Any, ArrayLike] | None,
+    seed: int,
+) -> tuple[LabelledTable, LabelledTable | None, NDArray[Any]]:
+    """The table of `fit`, that to validate on apart, and the classes."""
+    table = _table(estimator, X, y, sample_weight).without_weightless()
+    classes = _classes_of(table.targets)
+    if len(classes) < 2:
+        raise InvalidInputError(f"the labels hold one class only, {classes[0]}; a classifier needs at least two")
+    if estimator.early_stopping and validation_data is None and estimator.validation_fraction is None:
+        raise InvalidInputError("early_stopping needs validation data: set validation_fraction, or pass them to fit")
+    table, held_out = _split(estimator, table, seed)
+    table = _with_class_weights(estimator.class_weight, table, classes)
+    if validation_data is not None:
+        if held_out is not None:
+            raise InvalidInputError("give validation_data or validation_fraction, not both")
+        held_out = _validation_table(estimator, validation_data, classes)
+    return table, held_out, classes
+
+
+def _classes_of(targets: NDArray[Any]) -> NDArray[Any]:
+    """The labels, each once, sorted; targets that are none are refused.
+
+    scikit-learn knows what labels may be, and looks at them several times to find out. Whole numbers may always be
+    labels; where most of them are different it warns.
+    """
+    are_whole = targets.dtype.kind in "iub"
+    if not are_whole:
+        check_classification_targets(targets)
+    classes = np.unique(targets)
+    if are_whole and 2 * len(classes) > len(targets):
+        check_classification_targets(targets)
+    return classes
+
+
+def check_classes(given: ArrayLike | None) -> NDArray[Any]:
+    """All labels that will ever come, sorted: what the first `partial_fit` has to be told."""
+    if given is None:
+        raise InvalidInputError("the first call of partial_fit needs classes: all labels that will ever come")
+    classes = np.unique(np.asarray(given))
+    if len(classes) < 2:
+        raise InvalidInputError(f"classes are {classes.tolist()}; a classifier needs at least two")
+    return classes
+
+
+def batch_rows(
+    estimator: AnnealedClassifier, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
+) -> Rows:
+    """The rows of one `partial_fit`, whose labels must be among the classes that are known already."""
+    table = _table(estimator, X, y, sample_weight, reset=first).without_weightless()
+    if isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced":
+        raise InvalidInputError(
+            "class_weight='balanced' needs to see all labels at once, which partial_fit does not; "
+            "pass a dict of weights, or sample_weight"
+        )
+    _check_known(table.targets, estimator.classes_, "y")
+    return _with_class_weights(estimator.class_weight, table, estimator.classes_).rows(estimator.classes_)
+
+
+def _table(
+    estimator: AnnealedEstimator, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool = True
+) -> LabelledTable:
+    features, targets = estimator._checked_inputs(X, y, reset=reset)
+    return LabelledTable(features, targets, _as_weights(sample_weight, features.shape[0]))
+
+
+def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
+    if given is None:
+        return None
+    if isinstance(given, Real):
+        given = np.full(count, float(given))
+    weights = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != (count,):
+        raise InvalidInputError(f"sample_weight has shape {weights.shape}; expected ({count},), a weight for each row")
+    if (weights < 0).any() or not weights.any():
+        raise InvalidInputError("sample_weight must hold numbers of at least 0, and not only zeros")
+    return weights
+
+
+def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArray[Any]) -> LabelledTable:
+    if class_weight is None:
+        return table
+    positions = np.searchsorted(classes, table.targets)
+    totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
+    of_classes = factors_of_classes(class_weight, totals, classes)
+    weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
+    return LabelledTable(table.features, table.targets, weights)
+
+
+def factors_of_classes(class_weight: Any, totals: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
+    """What `class_weight` multiplies the weights of each class's rows by, (C,), of classes that weigh so much."""
+    balanced = isinstance(class_weight, str) and class_weight == "balanced"
+    if not balanced and not isinstance(class_weight, Mapping):
+        raise InvalidInputError(f"class_weight is {class_weight!r}; it must be 'balanced', a dict, or None")
+    if balanced:
+        # As scikit-learn defines it: every class weighs the same, and all rows together what they did.
+        of_classes = totals.sum() / (len(classes) * totals)
+    else:
+        of_classes = compute_class_weight(dict(class_weight), classes=classes, y=classes)
+    if not np.isfinite(of_classes).all() or (of_classes <= 0).any():
+        raise InvalidInputError(
+            f"class_weight is {class_weight!r}; weights must be finite numbers above 0: to leave a class out, leave "
+            "its rows out"
+        )
+    return of_classes
+
+
+def _split(estimator: AnnealedEstimator, table: LabelledTable, seed: int) -> tuple[LabelledTable, LabelledTable | None]:
+    fraction = estimator.validation_fraction
+    if fraction is None:
+        return table, None
+    check_number("validation_fraction", fraction, above=0)
+    if fraction >= 1:
+        raise InvalidInputError(f"validation_fraction is {fraction!r}; it must be below 1: a share of the rows")
+    state = child_seed(seed, _VALIDATION_SPLIT) % 2**32
+    try:
+        chosen, held_out = train_test_split(
+            np.arange(len(table.targets)), test_size=float(fraction), stratify=table.targets, random_state=state
+        )
+    except ValueError as error:
+        raise InvalidInputError(
+            f"the rows cannot be split with every class in both parts ({error}); "
+            "pass validation_data, or another validation_fraction"
+        ) from error
+    return table.take(np.sort(chosen)), table.take(np.sort(held_out))
+
+
+def _validation_table(estimator: AnnealedEstimator, given: Any, classes: NDArray[Any]) -> LabelledTable:
+    if not isinstance(given, tuple) or len(given) not in (2, 3):
+        raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
+    table = _table(estimator, given[0], given[1], given[2] if len(given) == 3 else None, reset=False)
+    _check_known(table.targets, classes, "validation_data")
+    return table.without_weightless()
+
+
+def _check_known(targets: NDArray[Any], classes: NDArray[Any], name: str) -> None:
+    unknown = np.setdiff1d(_classes_of(targets), classes)
+    if len(unknown):
+        raise InvalidInputError(f"{name} has labels {unknown.tolist()[:5]} that are not among the classes trained on")
+
+
+def data_of_own_rows(
+    estimator: AnnealedClassifier, rows: Rows, y: Any, sample_weight: Any, validation_data: Any
+) -> TrainingData:
+    """Rows of the user's own making, which bring labels and weights with them."""
+    if y is not None or sample_weight is not None:
+        raise InvalidInputError("rows bring their labels and weights with them; leave y and sample_weight out")
+    if estimator.class_weight is not None or estimator.validation_fraction is not None:
+        raise InvalidInputError("class_weight and validation_fraction are for arrays; weigh and split rows yourself")
+    if validation_data is not None and not isinstance(validation_data, Rows):
+        raise InvalidInputError("with rows to train on, validation_data must be rows too")
+    if estimator.early_stopping and validation_data is None:
+        raise InvalidInputError("early_stopping needs validation data: pass rows of them to fit")
+    for given in (rows, validation_data):
+        if given is not None:
+            _check_rows(given, rows)
+    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+    estimator.n_features_in_ = rows.n_parameters - 1
+    return TrainingData.of_rows(rows, np.asarray(rows.classes), validation_data, estimator.regularization)
+
+
+def _check_rows(rows: Rows, alike: Rows) -> None:
+    """Raise unless these rows, which may be anybody's, are what they say, and go with the others."""
+    said = rows.n_parameters, rows.n_classes, len(rows.classes)
+    if said != (alike.n_parameters, alike.n_classes, alike.n_classes) or rows.n_classes < 2:
+        raise InvalidInputError(
+            f"rows have n_parameters {rows.n_parameters}, n_classes {rows.n_classes} and {len(rows.classes)} classes; "
+            f"expected {alike.n_parameters}, {alike.n_classes} and {alike.n_classes}, and at least two classes"
+        )
+    if rows.is_checked:
+        return
+    first = next(iter(rows.chunks()), None)
+    if first is None or len(first.labels) == 0:
+        raise InvalidInputError("there are no rows: chunks() gave none, or an empty one first")
+    labels, width = np.asarray(first.labels), first.moments(np.ones((1, len(first.labels)))).shape[1]
+    if width != rows.n_parameters or labels.min() < 0 or labels.max() >= rows.n_classes:
+        raise InvalidInputError(
+            f"the first chunk has {width} parameters per row and labels from {labels.min()} to {labels.max()}; "
+            f"expected {rows.n_parameters} (n_parameters: the features and 1) and labels below {rows.n_classes}"
+        )

@@ -1,0 +1,182 @@
+"""A fitted classifier as tensors and a JSON manifest, and back."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from annealfit._support.description import describe, is_plain
+from annealfit._support.errors import AnnealfitError, InvalidInputError
+from annealfit._support.schema import Field, TensorFields, settings_of
+from annealfit.models.settings import RUN_PARAMETERS
+from annealfit.samplers import Sampler
+from annealfit.samplers.catalogue import restore_sampler
+from annealfit.training import HistoryRow
+
+if TYPE_CHECKING:
+    from annealfit.models.base import AnnealedEstimator
+
+Estimator = TypeVar("Estimator", bound="AnnealedEstimator")
+Tensors = dict[str, NDArray[Any]]
+Manifest = dict[str, Any]
+
+
+def to_tensors(estimator: AnnealedEstimator) -> tuple[Tensors, Manifest]:
+    """The fitted classifier, its settings among it; objects of the user's own are described, not stored."""
+    check_is_fitted(estimator, "coef_")
+    parameters = {n: v for n, v in estimator.get_params(deep=False).items() if n not in RUN_PARAMETERS}
+    sampler = parameters.pop("sampler")
+    class_weight = parameters.pop("class_weight")
+    plain = {name: value for name, value in parameters.items() if _is_stored(value)}
+    manifest = {
+        "parameters": describe(plain),
+        "sampler": describe(sampler),
+        "class_weight": _labelled_weights(class_weight),
+        "not_stored": {name: repr(value) for name, value in parameters.items() if name not in plain},
+        "n_iter": estimator.n_iter_,
+        "best_iteration": getattr(estimator, "best_iteration_", None),
+        "stop_reason": estimator.stop_reason_,
+        "optimality_gap": estimator.optimality_gap_ if np.isfinite(estimator.optimality_gap_) else None,
+        "classes": _labels_to_json(estimator.classes_),
+        "feature_names": list(getattr(estimator, "feature_names_in_", [])),
+        "history": estimator.history_,
+    }
+    return {"coef": estimator.coef_, "intercept": estimator.intercept_}, manifest
+
+
+def from_tensors(kind: type[Estimator], tensors: TensorFields, manifest: Field) -> Estimator:
+    """The inverse of `to_tensors`, also for what 0.1.0 wrote."""
+    estimator = _with_settings(kind, manifest)
+    estimator.classes_ = _labels_from_json(manifest["classes"])
+    estimator.coef_, estimator.intercept_ = _outputs(tensors, len(estimator.classes_))
+    estimator.n_features_in_ = estimator.coef_.shape[1]
+    names = [name.text() for name in manifest["feature_names"].items()]
+    if names:
+        if len(names) != estimator.n_features_in_:
+            manifest["feature_names"].refuse(f"{estimator.n_features_in_} names")
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    estimator.history_ = cast(list[HistoryRow], [_row(row) for row in manifest["history"].items()])
+    estimator.n_iter_ = manifest["n_iter"].whole(minimum=0)
+    if len(estimator.history_) != estimator.n_iter_:
+        manifest["n_iter"].refuse(f"{len(estimator.history_)}, the rows of the history")
+    best = manifest.get("best_iteration")
+    if best is not None:
+        estimator.best_iteration_ = best.whole(minimum=0, maximum=estimator.n_iter_)
+    estimator.stop_reason_ = manifest["stop_reason"].text()
+    gap = manifest.get("optimality_gap")
+    estimator.optimality_gap_ = np.inf if gap is None else gap.number(minimum=0)
+    not_stored = {name: text.text() for name, text in manifest["not_stored"].entries().items()}
+    estimator.sampler = _restored_sampler(manifest.get("sampler"), not_stored)
+    for name, value in not_stored.items():
+        warnings.warn(
+            f"{name}={value} is not part of a model file; the loaded classifier has {name}="
+            f"{getattr(estimator, name, None)!r} (predictions need none, but set it before fitting again)",
+            stacklevel=4,
+        )
+    return estimator
+
+
+def _with_settings(kind: type[Estimator], manifest: Field) -> Estimator:
+    """An estimator with the stored settings, each known and within its bounds."""
+    known = set(kind().get_params(deep=False)) - RUN_PARAMETERS
+    parameters: dict[str, Any] = {"coordinates": "raw"}  # 0.1.0 knew no other, and stored none
+    for name, field in manifest["parameters"].entries().items():
+        if name not in known:
+            field.refuse(f"no such setting: {kind.__name__} has none of this name")
+        listed = isinstance(field.value, list)
+        parameters[name] = [item.scalar() for item in field.items()] if listed else field.scalar()
+    if manifest.get("class_weight") is not None:
+        parameters["class_weight"] = _weights_of_labels(manifest["class_weight"])
+    with settings_of(manifest["parameters"]):
+        estimator = kind(**parameters)
+        estimator._plan(seed=0)
+    return estimator
+
+
+def _row(field: Field) -> dict[str, Any]:
+    """A row of the history. What a sampler added to it may be anything that JSON has a word for."""
+    row = field.entries()
+    for name in ("loss", "accuracy"):
+        if name in row:
+            row[name].number()
+    return {name: value.value if isinstance(value.value, float) else value.scalar() for name, value in row.items()}
+
+
+def _is_stored(value: Any) -> bool:
+    """Whether a setting is in the file as it is: a value that JSON has a word for, or a list of such values."""
+    return is_plain(value) or (isinstance(value, list | tuple) and all(map(is_plain, value)))
+
+
+def _restored_sampler(field: Field | None, not_stored: dict[str, str]) -> Sampler | str | None:
+    """The sampler that was described; one that cannot be made again is added to what is not stored."""
+    if field is None or isinstance(field.value, str):
+        return None if field is None else field.text()
+    field.entries()  # a mapping
+    try:
+        with settings_of(field):
+            return restore_sampler(field.value)
+    except AnnealfitError as error:
+        not_stored["sampler"] = f"{field.value} ({error})"
+        return None
+
+
+def _outputs(tensors: TensorFields, n_classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights and biases, one row per output; two classes have one output, where 0.1.0 had two."""
+    coef = tensors.real("coef", (None, None))
+    n_outputs = n_classes if n_classes > 2 or len(coef) == 2 else 1
+    coef, intercept = tensors.real("coef", (n_outputs, None)), tensors.real("intercept", (n_outputs,))
+    if n_classes == 2 and n_outputs == 2:
+        return coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    return coef, intercept
+
+
+def _labelled_weights(class_weight: Any) -> Any:
+    """JSON's keys are texts, and labels may be numbers: pairs."""
+    return (
+        [[describe(label), describe(w)] for label, w in class_weight.items()]
+        if isinstance(class_weight, Mapping)
+        else class_weight
+    )
+
+
+def _weights_of_labels(stored: Field) -> Any:
+    if isinstance(stored.value, str):
+        return stored.one_of(("balanced",))
+    pairs = [pair.items() for pair in stored.items()]
+    if not all(len(pair) == 2 for pair in pairs):
+        stored.refuse("pairs of a label and its weight")
+    return {label.scalar(): weight.number(minimum=0) for label, weight in pairs}
+
+
+def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
+    values = labels.tolist()
+    if labels.dtype.kind not in "biufUO" or (
+        labels.dtype == object and not all(isinstance(value, str) for value in values)
+    ):
+        raise InvalidInputError(
+            f"labels of types {sorted({type(value).__name__ for value in values})} cannot be stored; "
+            "fit with strings or numbers"
+        )
+    return {"dtype": "object" if labels.dtype == object else labels.dtype.str, "values": values}
+
+
+def _labels_from_json(stored: Field) -> NDArray[Any]:
+    """The labels: at least two, all different, of the type that they had."""
+    values = [label.scalar() for label in stored["values"].items()]
+    dtype = stored["dtype"].text(longest=16)
+    with settings_of(stored):
+        if not _LABEL_TYPE.fullmatch(dtype):
+            stored["dtype"].refuse("the type of numbers or texts")
+        labels = np.array(values, dtype=dtype)
+    if labels.ndim != 1 or len(labels) < 2 or labels.tolist() != values or len(set(values)) < len(values):
+        stored["values"].refuse(f"two or more different labels of the type {dtype}")
+    return labels
+
+
+_LABEL_TYPE = re.compile(r"object|[<>=|]?([biuf][1248]|U\d{1,7})")

@@ -1,0 +1,76 @@
+"""ImageClassifier: features and classifier together, as one file that takes images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from annealfit._support.errors import FileFormatError
+from annealfit._support.files import StrPath, read_tensors, write_tensors
+from annealfit._support.schema import Field
+from annealfit.data.datasets.images import ImagePreparation, read_image
+from annealfit.data.datasets.resizing import METHODS
+from annealfit.data.features import OnnxFeatures, RandomConvFeatures
+from annealfit.models import AnnealedClassifier
+
+_KIND = "image classifier"
+
+
+def _preparation(stored: Field | None) -> ImagePreparation:
+    """What is done to images; 0.1.0 stored nothing of it: its command line always resized by area, without colour."""
+    if stored is None:
+        return ImagePreparation()
+    return ImagePreparation(color=stored["color"].flag(), resize=stored["resize"].one_of(METHODS))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageClassifier:
+    """A fitted feature extractor, a fitted classifier on its features, and the names of the classes."""
+
+    features: RandomConvFeatures | OnnxFeatures
+    classifier: AnnealedClassifier
+    class_names: tuple[str, ...]  # in the order of `classifier.classes_`
+    preparation: ImagePreparation = field(default_factory=ImagePreparation)  # of the images it was trained on
+
+    def predict_proba(self, images: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of shape (N, C) of images with values in [0, 1]."""
+        return self.classifier.predict_proba(self.features.transform(images))
+
+    def save(self, path: StrPath) -> None:
+        """Write one safetensors file."""
+        tensors: dict[str, NDArray[Any]] = {}
+        manifest: dict[str, Any] = {
+            "class_names": list(self.class_names),
+            "preparation": {"color": self.preparation.color, "resize": self.preparation.resize},
+        }
+        for part in ("features", "classifier"):
+            part_tensors, manifest[part] = getattr(self, part).to_tensors()
+            tensors.update({f"{part}.{name}": tensor for name, tensor in part_tensors.items()})
+        write_tensors(path, _KIND, tensors, manifest)
+
+    @classmethod
+    def load(cls, path: StrPath) -> Self:
+        """Read a file written by `save`; corrupt, truncated or foreign files are refused."""
+        tensors, manifest = read_tensors(path, _KIND)
+        kinds: dict[str, Any] = {"onnx": OnnxFeatures, "random convolution": RandomConvFeatures}
+        kind = manifest["features"].get("kind")  # earlier versions had but one, and did not name it
+        features = (RandomConvFeatures if kind is None else kinds[kind.one_of(kinds)]).from_tensors(
+            tensors.under("features."), manifest["features"]
+        )
+        classifier = AnnealedClassifier.from_tensors(tensors.under("classifier."), manifest["classifier"])
+        tensors.real("classifier.coef", (None, features.n_features_out_))  # the numbers of features agree
+        names = tuple(name.text() for name in manifest["class_names"].items())
+        if len(names) < len(classifier.classes_):
+            manifest["class_names"].refuse(f"a name for each of {len(classifier.classes_)} classes")
+        return cls(features, classifier, names, _preparation(manifest.get("preparation")))
+
+    def read_image(self, path: StrPath) -> NDArray[np.float64]:
+        """An image file as this model was trained on them: read, made grey and resized in the same way."""
+        height, width, channels = self.features.image_shape_
+        if channels not in (1, 3):
+            raise FileFormatError(f"the model takes images of {channels} channels; image files have 1 or 3")
+        preparation = replace(self.preparation, size=(height, width), color=channels == 3)
+        return preparation(read_image(path)[None]).reshape(height, width, channels)

@@ -1,0 +1,106 @@
+"""What a training tells its user: lines while it runs, and warnings when it ends otherwise than hoped."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from annealfit.training import HistoryRow, Iteration, TrainingResult
+from annealfit.training.loop import Callback
+
+if TYPE_CHECKING:
+    from annealfit.models.base import AnnealedEstimator
+
+# Ends of a training that it did not choose itself.
+CUT_SHORT = {
+    "interrupted": "was interrupted",
+    "budget": "used up the sampler's budget",
+    "sampler": "ended because the sampler solved nothing any more",
+}
+
+_SECONDS_BETWEEN_LINES = 1.0
+
+
+class Narrator:
+    """A callback that writes a line to standard output: about one per second, or at `verbose` 2 one per iteration."""
+
+    def __init__(self, verbose: int, max_iter: int) -> None:
+        self.verbose, self.max_iter = verbose, max_iter
+        self._began = self._last = time.monotonic()
+        self._done_before: int | None = None
+        self._unwritten: HistoryRow | None = None
+
+    def __call__(self, iteration: Iteration) -> None:
+        """Write a line if it is time for one."""
+        if self._done_before is None:
+            self._done_before = iteration.row["iteration"] - 1
+        self._unwritten = iteration.row
+        if self.verbose >= 2 or time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
+            self.write()
+
+    def write(self, *, ended: bool = False) -> None:
+        """Write the line of the last iteration, unless it has been written."""
+        row, self._unwritten = self._unwritten, None
+        if row is None or self._done_before is None:
+            return
+        self._last = time.monotonic()
+        validation = f"  validation {row['validation_accuracy']:.1%}" if "validation_accuracy" in row else ""
+        done = row["iteration"] - self._done_before
+        left = (self._last - self._began) / done * (self.max_iter - row["iteration"])
+        where = f"  {row['layer']}" if "layer" in row else ""
+        outlook = f"  at most {left:.0f} s left" if left >= 0.5 and not ended else ""
+        sys.stdout.write(
+            f"iteration {row['iteration']}/{self.max_iter}{where}  loss {row['loss']:.6g}  "
+            f"accuracy {row['accuracy']:.1%}{validation}{outlook}\n"
+        )
+
+
+@contextmanager
+def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
+    """The narrator of a training, if one is wanted; however it ends, its last line is written."""
+    if not verbose:
+        yield []
+        return
+    narrator = Narrator(verbose, max_iter)
+    try:
+        yield [narrator]
+    finally:
+        narrator.write(ended=True)
+
+
+def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: float) -> None:
+    """Warn where the training did not converge, was cut short, or had to do without answers."""
+    gap, reason, done = estimator.optimality_gap_, result.stop_reason, result.state.iteration
+    if reason == "max_iter" and 0 < estimator.tol * loss < gap < np.inf:
+        warnings.warn(
+            f"after {done} iterations the loss {loss:.6g} is only certified to be within "
+            f"{gap:.2g} of the optimum (tol asks for {estimator.tol * loss:.2g}); standardise the "
+            "features (StandardScaler), raise max_iter, or raise tol",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if reason in ("budget", "sampler"):
+        warnings.warn(
+            f"training {CUT_SHORT[reason]} after {done} of {estimator.max_iter} iterations; "
+            "the classifier holds what was learnt so far",
+            stacklevel=4,
+        )
+    warn_of_failures(result.history)
+
+
+def warn_of_failures(history: Sequence[HistoryRow]) -> None:
+    """Warn of iterations in which problems were not solved."""
+    unsolved = [row for row in history if row["failures"]]
+    if unsolved:
+        warnings.warn(
+            f"in {len(unsolved)} of {len(history)} iterations the sampler failed to solve some problems, whose "
+            f"weights then stayed as they were (history_, column failures; the last: {unsolved[-1]['failures']})",
+            stacklevel=5,
+        )

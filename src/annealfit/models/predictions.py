@@ -1,0 +1,118 @@
+"""From fitted weights to answers: logits, labels, probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, log_softmax
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from annealfit._support.threads import in_order
+from annealfit.data.rows import SlicedTable, is_dask, is_out_of_core
+from annealfit.data.rows.tables import check_table, chunk_bounds, read_slice, reading_lock
+from annealfit.training.objectives import softmax
+
+Answer = Callable[[NDArray[np.float64]], NDArray[Any]]
+
+
+class LinearPredictions:
+    """What follows from `coef_` (outputs, d), `intercept_` (outputs,) and `classes_` (C,); two have one output."""
+
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    classes_: NDArray[Any]
+
+    def _set_head(self, weights: NDArray[np.float64]) -> None:
+        """Keep weights (D, outputs) with the biases in the last row."""
+        self.coef_ = np.ascontiguousarray(weights[:-1].T)
+        self.intercept_ = weights[-1].copy()
+
+    def _features(self, X: Any) -> Any:
+        """The features (N, d), dense, sparse or a `SlicedTable`, of what predictions are asked for."""
+        if is_out_of_core(X):
+            check_table(X)
+            validate_data(self, X, skip_check_array=True, reset=False)
+            return SlicedTable(X)
+        return validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Logits of shape (N, C); for two classes that of the second, of shape (N,)."""
+        return self._answers(X, _logits_themselves)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable label of each row, shape (N,)."""
+        check_is_fitted(self, "coef_")  # before its classes are asked for
+        return self._answers(X, partial(_labels_of, self.classes_))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities of shape (N, C), columns in the order of `classes_`."""
+        return self._answers(X, _probabilities_of)
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Logarithms of the probabilities, shape (N, C); finite also where a probability is too small for a number."""
+        return self._answers(X, _log_probabilities_of)
+
+    def _answers(self, X: Any, of_logits: Answer) -> NDArray[Any]:
+        """What a function makes of the logits; of a table that is read in slices, chunk by chunk."""
+        check_is_fitted(self, "coef_")  # not any attribute: a fit that failed has counted the features
+        if is_dask(X):
+            return self._lazy_answers(X, of_logits)
+        features = self._features(X)
+        if not isinstance(features, SlicedTable):
+            return of_logits(self._logits(features))
+        lock = reading_lock(features)
+
+        def answer(bounds: tuple[int, int]) -> NDArray[Any]:
+            with lock:
+                rows = read_slice(features, *bounds)
+            return _answer(self.coef_, self.intercept_, of_logits, rows)
+
+        return np.concatenate(list(in_order(answer, chunk_bounds(features, len(self.coef_)))))
+
+    def _lazy_answers(self, X: Any, of_logits: Answer) -> Any:
+        """A Dask array of the answers, worked out where the rows are, when somebody asks."""
+        validate_data(self, X, skip_check_array=True, reset=False)
+        example = of_logits(self._logits(np.zeros((1, X.shape[1]))))
+        answer = partial(_answer, self.coef_, self.intercept_, of_logits)
+        shape: dict[str, Any] = {"drop_axis": 1} if example.ndim == 1 else {"chunks": (X.chunks[0], example.shape[1:])}
+        return X.rechunk({1: -1}).map_blocks(answer, meta=example[:0], **shape)
+
+    def _logits(self, features: Any) -> NDArray[np.float64]:
+        return _logits(self.coef_, self.intercept_, features)
+
+
+def _answer(
+    coef: NDArray[np.float64], intercept: NDArray[np.float64], of_logits: Answer, rows: NDArray[Any]
+) -> NDArray[Any]:
+    assert_all_finite(rows, input_name="X")
+    return of_logits(_logits(coef, intercept, rows))
+
+
+def _logits(coef: NDArray[np.float64], intercept: NDArray[np.float64], features: Any) -> NDArray[np.float64]:
+    logits = features @ coef.T + intercept
+    return logits[:, 0] if len(coef) == 1 else logits
+
+
+def _logits_themselves(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    return logits
+
+
+def _labels_of(classes: NDArray[Any], logits: NDArray[np.float64]) -> NDArray[Any]:
+    return classes[(logits > 0).astype(np.intp) if logits.ndim == 1 else logits.argmax(axis=1)]
+
+
+def _probabilities_of(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    if logits.ndim == 1:
+        return np.column_stack([expit(-logits), expit(logits)])
+    return np.ascontiguousarray(softmax(logits.T).T)
+
+
+def _log_probabilities_of(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    if logits.ndim == 1:
+        return np.column_stack([log_expit(-logits), log_expit(logits)])
+    return log_softmax(logits, axis=1)

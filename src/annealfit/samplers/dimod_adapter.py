@@ -1,0 +1,137 @@
+"""Any dimod sampler as one of ours."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit._support.errors import InvalidInputError, SamplerError, require
+from annealfit.problems.export import largest_coefficient
+from annealfit.problems.problem import QuadraticProblem
+from annealfit.samplers.protocol import Sampler, Samples, SolveInfo, is_transient
+
+_SEED_LIMIT = 2**31  # dwave-samplers and others take non-negative 32-bit seeds
+
+
+class DimodSampler(Sampler):
+    """Problems are handed to `child.sample` as BQMs, one after another; a lost connection fails one of them.
+
+    Parameters
+    ----------
+    child : dimod sampler or None
+        None is dwave-samplers' simulated annealing.
+    normalize : bool
+        Divide the coefficients by the largest (as the paper does). It changes the scale of an annealer's
+        temperatures, and nothing else; without it a `beta_range` is in units of the problem's energy, as in
+        `SimulatedAnnealer`.
+    strict : bool
+        Refuse parameters that the child neither declares nor names in the signature of its `sample`: several dimod
+        samplers drop a misspelt keyword without a word. A child that takes parameters it says nothing of needs
+        `strict=False`.
+    **parameters
+        Handed to the child at every call. It is given the problem's seed too, if it knows of seeds.
+
+    Examples
+    --------
+    >>> DimodSampler(num_reads=5, num_sweeps=100)
+    DimodSampler(SimulatedAnnealingSampler(), normalize=False, strict=True, num_reads=5, num_sweeps=100)
+
+    """
+
+    neutral_settings: ClassVar[frozenset[str]] = frozenset({"strict"})
+
+    def __init__(self, child: Any = None, *, normalize: bool = False, strict: bool = True, **parameters: Any) -> None:
+        if child is None:
+            child = require(
+                "dwave.samplers", extra="dwave", purpose="D-Wave's simulated annealing"
+            ).SimulatedAnnealingSampler()
+        _check_child(child)
+        self._accepted = _accepted_parameters(child)
+        unknown = sorted(set(parameters) - self._accepted) if strict else []
+        if unknown:
+            raise InvalidInputError(
+                f"{type(child).__name__} takes no parameter {', '.join(unknown)}; it takes "
+                f"{', '.join(sorted(self._accepted)) or 'none that it names'} (strict=False hands on any)"
+            )
+        self.child = child
+        self.normalize = normalize
+        self.strict = strict
+        self.parameters = parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name: those of this adapter, then those that are handed to the child."""
+        return {**super().get_params(deep), **self.parameters}
+
+    def __repr__(self) -> str:
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name != "child"}
+        listed = "".join(f", {name}={value!r}" for name, value in settings.items())
+        return f"DimodSampler({type(self.child).__name__}(){listed})"
+
+    def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> DimodSampler:
+        return DimodSampler(**settings)  # what the child takes is checked there
+
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """One call of the child per problem."""
+        return [self._try(problem, seed) for problem, seed in zip(problems, seeds, strict=True)]
+
+    def _try(self, problem: QuadraticProblem, seed: int) -> Samples:
+        try:
+            return self._solve_one(problem, seed)
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            return Samples.failed(problem, f"{type(error).__name__}: {error}")
+
+    def _solve_one(self, problem: QuadraticProblem, seed: int) -> Samples:
+        started = time.perf_counter()
+        bqm = problem.to_bqm()
+        scale = largest_coefficient(problem) if self.normalize else 1.0
+        if scale > 0:
+            bqm.scale(1 / scale)
+        parameters = dict(self.parameters)
+        if "seed" in self._accepted:
+            parameters.setdefault("seed", int(seed) % _SEED_LIMIT)
+        built = time.perf_counter()
+        sampleset = self.child.sample(bqm, **parameters)
+        if not hasattr(sampleset, "record"):
+            raise SamplerError(f"{type(self.child).__name__} returned {sampleset!r}; expected a dimod SampleSet")
+        if len(sampleset) == 0:
+            raise SamplerError(f"{type(self.child).__name__} returned no samples")
+        sampled = time.perf_counter()
+        info: SolveInfo = {
+            "coefficient_scale": scale,
+            "preprocessing_seconds": built - started,
+            "sampling_seconds": sampled - built,
+        }
+        return Samples.of(problem, self._states(problem, sampleset), {**sampleset.info, **info})
+
+    def _states(self, problem: QuadraticProblem, sampleset: Any) -> NDArray[Any]:
+        if set(sampleset.variables) != set(range(problem.n_variables)):
+            raise SamplerError(
+                f"{type(self.child).__name__} returned {len(sampleset.variables)} variables "
+                f"for a problem of {problem.n_variables}"
+            )
+        states = sampleset.record.sample[:, np.argsort(np.fromiter(sampleset.variables, dtype=np.int64))]
+        return (states + 1) // 2 if sampleset.vartype.name == "SPIN" else states
+
+
+def _check_child(child: Any) -> None:
+    if inspect.isclass(child):
+        raise InvalidInputError(
+            f"{child.__name__} is a class; make a sampler of it first: DimodSampler({child.__name__}())"
+        )
+    if not callable(getattr(child, "sample", None)) or not hasattr(child, "parameters"):
+        raise InvalidInputError(
+            f"{child!r} is not a dimod sampler: it needs a method `sample` and a mapping `parameters`"
+        )
+
+
+def _accepted_parameters(child: Any) -> set[str]:
+    """What the child declares, and what its `sample` names: some samplers declare next to nothing (openjij's)."""
+    named = list(inspect.signature(child.sample).parameters.values())[1:]  # the first is the model
+    return {*child.parameters, *(p.name for p in named if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))}

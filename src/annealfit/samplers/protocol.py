@@ -1,0 +1,367 @@
+"""What a sampler is, what it answers, and how its answers are checked: all that training knows of samplers."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from annealfit._support.description import NEUTRAL, TYPE, constructor_arguments, describe, qualified_name
+from annealfit._support.errors import InvalidInputError, SamplerError
+from annealfit.problems.problem import Problems, QuadraticProblem
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What solving some problems once would take on a device: nothing has been submitted."""
+
+    calls: int
+    qubits: int  # of the largest call
+    longest_chain: int
+    access_seconds: float
+    unresolved_share: float  # of the couplings: below the published analog error, in the worst problem
+
+    @classmethod
+    def of_all(cls, parts: Sequence[Preflight]) -> Preflight:
+        """One after another: costs add up, and the worst of each limit counts."""
+        return cls(
+            calls=sum(part.calls for part in parts),
+            qubits=max(part.qubits for part in parts),
+            longest_chain=max(part.longest_chain for part in parts),
+            access_seconds=sum(part.access_seconds for part in parts),
+            unresolved_share=max(part.unresolved_share for part in parts),
+        )
+
+
+@dataclass(eq=False)
+class Receipt:
+    """What a solve cost, and what went wrong on the way; filled while it runs."""
+
+    calls: int = 0
+    access_seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    breaks: list[tuple[float, int]] = field(default_factory=list)  # of each call: share of broken chains, reads
+
+    @property
+    def chain_breaks(self) -> float:
+        """The mean share of broken chains in a read."""
+        reads = sum(count for _, count in self.breaks)
+        return sum(share * count for share, count in self.breaks) / reads if reads else 0.0
+
+
+class SolveInfo(TypedDict, total=False):
+    """What the samplers of this package say about a solve, each what it knows; seconds are those of the whole solve.
+
+    Samplers of other people may say more: an `info` is any mapping from names to values.
+    """
+
+    preprocessing_seconds: float
+    sampling_seconds: float
+    postprocessing_seconds: float
+    # annealers
+    num_sweeps: int  # done, which is fewer than asked where the anneal ended early
+    beta_range: tuple[float, float]  # inverse temperatures of the first and the last sweep, in units of energy
+    beta_schedule_type: str
+    # a search for the proven optimum
+    proven: bool  # whether no bits have a lower energy than the answer
+    gap: float  # by how much the answer can be above the optimum at most; 0 if it is proven
+    lower_bound: float
+    nodes: int  # how many times the search set a parameter to a level
+    # what the coefficients were divided by before they went to a dimod sampler or a device
+    coefficient_scale: float
+    # a device
+    chain_strength: float  # in the device's units
+    raw_energy: float  # the best read's before polishing
+    receipt: Receipt  # what the calls cost, shared by the problems of one solve
+    # a problem that was solved in blocks: the answers of its blocks, in turn
+    blocks: tuple[Samples, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The reads of one problem, with energies computed by us and never taken on trust.
+
+    A sampler that could not solve a problem, and whose next try might, answers with `Samples.failed`.
+    """
+
+    bits: NDArray[np.uint8]  # (reads, D, K)
+    energies: NDArray[np.float64]  # (reads,)
+    info: Mapping[str, Any] = field(default_factory=dict)  # see `SolveInfo`
+    failure: str | None = None  # why there are no reads
+
+    @classmethod
+    def of(cls, problem: QuadraticProblem, bits: ArrayLike, info: Mapping[str, Any] | None = None) -> Samples:
+        """Check the bits of shape (reads, D, K) or (reads, D·K) and compute their energies."""
+        try:
+            given = np.asarray(bits)
+            if given.ndim == 2:  # flat; said here, because with one parameter the shapes look alike
+                given = given.reshape(len(given), problem.n_parameters, problem.encoding.bits)
+            checked = problem.as_bits(given)
+        except (InvalidInputError, TypeError, ValueError) as error:
+            raise SamplerError(f"the sampler returned something that is not bits: {error}") from error
+        if checked.ndim != 3 or len(checked) == 0:
+            raise SamplerError(
+                f"the sampler returned {'no reads' if checked.ndim == 3 else f'an array of shape {checked.shape}'}; "
+                f"expected (reads, {problem.n_parameters}, {problem.encoding.bits}) with at least one read"
+            )
+        return cls(checked, problem.energy(checked), info or {})
+
+    @classmethod
+    def failed(cls, problem: QuadraticProblem, reason: str, info: Mapping[str, Any] | None = None) -> Samples:
+        """No reads, and why: a lost connection, say. Training keeps the problem's weights and goes on."""
+        none = np.empty((0, problem.n_parameters, problem.encoding.bits), dtype=np.uint8)
+        return cls(none, np.empty(0), info or {}, reason)
+
+    @property
+    def best_bits(self) -> NDArray[np.uint8]:
+        """The bits of lowest energy, shape (D, K)."""
+        return self.bits[self._best]
+
+    @property
+    def best_energy(self) -> float:
+        """The lowest energy."""
+        return float(self.energies[self._best])
+
+    @property
+    def _best(self) -> int:
+        if self.failure is not None:
+            raise SamplerError(f"the problem was not solved: {self.failure}")
+        return int(self.energies.argmin()) if len(self.energies) > 1 else 0
+
+
+_MISSING = object()  # no setting has this value
+
+
+class Sampler(ABC):
+    """A sampler has one method to implement, `solve`, and its settings are the arguments of its constructor.
+
+    Settings are kept as attributes of the same names. They do not change while a sampler is used; what does is the
+    budget of one that is paid for by use.
+
+    >>> import numpy as np
+    >>> from annealfit.problems.encoding import Encoding
+    >>> class AllOnes(Sampler):
+    ...     def solve(self, problems, seeds):
+    ...         return [Samples.of(p, np.ones((1, p.n_variables))) for p in problems]
+    >>> problem = QuadraticProblem([[1.0]], [-1.0], Encoding(bits=2, range=1.0))
+    >>> AllOnes().sample(problem).best_energy
+    -1.0
+    """
+
+    # Settings that cannot change an answer: a checkpoint may be resumed with others.
+    neutral_settings: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """Sample every problem, in order; there is a seed for each.
+
+        On this computer a problem's seed alone decides its answer, whatever the other problems are. A device that
+        takes several problems in one call can use one seed for the call, that of its first problem, and its chance is
+        its own. A sampler with a budget raises `BudgetExhaustedError` before a call that the budget has no room for.
+        """
+
+    def sample(self, problem: QuadraticProblem, *, seed: int = 0) -> Samples:
+        """Sample one problem."""
+        return self.solve([problem], [seed])[0]
+
+    def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
+        """What the sampler adds to the history's row of an iteration that got these answers: always the same columns.
+
+        Most samplers add nothing; one that is paid for by use says what it cost.
+        """
+        return {}
+
+    @property
+    def has_preflight(self) -> bool:
+        """Whether `preflight` can return a cost; if not, training builds no problems for it."""
+        return type(self).preflight is not Sampler.preflight
+
+    def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
+        """What solving these problems would cost; None for a sampler that costs nothing but this computer's time."""
+        return None
+
+    def restore_usage(self, history: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 (most samplers have no budget)
+        """Take note of the history of a training that is resumed: what it cost so far, say."""
+
+    def prepare(self) -> None:  # noqa: B027 (most samplers are ready)
+        """Do what is done once per process, before any clock runs: compile, say."""
+
+    def close(self) -> None:  # noqa: B027 (most samplers hold nothing)
+        """Let go of what the sampler holds: a connection, say. Leaving a `with` block does it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as scikit-learn's estimators give them; `deep` adds those of a sampler inside."""
+        settings = {name: self._setting(name) for name in self._setting_names() if self._setting(name) is not _MISSING}
+        for name, value in list(settings.items()) if deep else ():
+            if isinstance(value, Sampler):
+                settings |= {f"{name}__{inner}": setting for inner, setting in value.get_params().items()}
+        return settings
+
+    def set_params(self, **changes: Any) -> Self:
+        """Change settings in place, as scikit-learn does in a grid search; all are checked before any is changed.
+
+        >>> from annealfit.samplers import SimulatedAnnealer
+        >>> SimulatedAnnealer().set_params(num_reads=8).num_reads
+        8
+        """
+        lost = [name for name in self._setting_names() if self._setting(name) is _MISSING]
+        if lost:
+            raise InvalidInputError(
+                f"{type(self).__name__} keeps its argument {', '.join(lost)} under another name, so it cannot be made "
+                "again with other settings; keep every argument as an attribute of the same name"
+            )
+        own = {name: value for name, value in changes.items() if "__" not in name}
+        settings = self.get_params(deep=False) | own
+        for name, value in changes.items():
+            outer, delimiter, inner = name.partition("__")
+            if not delimiter:
+                continue
+            if not isinstance(settings.get(outer), Sampler):
+                raise InvalidInputError(f"{type(self).__name__} has no sampler {outer!r} inside whose {inner} to set")
+            settings[outer] = copy.copy(settings[outer]).set_params(**{inner: value})
+        self._become(self._remade(settings, own))
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """The sampler as plain data: its name and its settings, those apart that cannot change an answer.
+
+        >>> from annealfit.samplers import ExactSolver
+        >>> ExactSolver().describe()
+        {'type': 'ExactSolver', 'max_variables': 24}
+        """
+        settings = {name: describe(value) for name, value in self.get_params(deep=False).items()}
+        neutral = {name: settings.pop(name) for name in sorted(self.neutral_settings & settings.keys())}
+        return {TYPE: qualified_name(type(self)), **settings, **({NEUTRAL: neutral} if neutral else {})}
+
+    def __repr__(self) -> str:
+        settings = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items())
+        return f"{type(self).__name__}({', '.join(settings)})"
+
+    def __sklearn_clone__(self) -> Self:
+        return copy.copy(self)  # whatever it holds, a connection or a budget, is shared
+
+    @classmethod
+    def _setting_names(cls) -> list[str]:
+        return constructor_arguments(cls)
+
+    def _setting(self, name: str) -> Any:
+        return getattr(self, name, getattr(self, f"_{name}", _MISSING))
+
+    def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> Self:
+        unknown = sorted(set(changed) - set(self._setting_names()))
+        if unknown:
+            raise InvalidInputError(
+                f"{type(self).__name__} has no setting {', '.join(unknown)}; "
+                f"it has {', '.join(self._setting_names()) or 'none'}"
+            )
+        return type(self)(**settings)
+
+    def _become(self, other: Self) -> None:
+        own = vars(self)
+        own.clear()  # what was worked out from the old settings, too
+        own.update(vars(other))
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether trying again can help: time-outs and the network's troubles, not bad requests or missing rights.
+
+    >>> is_transient(TimeoutError("no answer")), is_transient(FileNotFoundError("no such file"))
+    (True, False)
+    """
+    if isinstance(error, _known("dwave.cloud.api.exceptions", _LASTING)) or is_refusal(error):
+        return False
+    return isinstance(
+        error,
+        (
+            ConnectionError,
+            TimeoutError,
+            *_known("requests.exceptions", ("RequestException",)),  # D-Wave's request errors too
+            *_known("dwave.cloud.exceptions", ("PollingTimeout", "CanceledFutureError", "ProblemUploadError")),
+        ),
+    )
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the solver looked at the problem and declined it: the same problem will be declined again."""
+    offline = _known("dwave.cloud.exceptions", ("SolverOfflineError",))
+    return isinstance(error, _known("dwave.cloud.exceptions", ("SolverFailureError",))) and not isinstance(
+        error, offline
+    )
+
+
+_LASTING = (
+    "ResourceAuthenticationError",
+    "ResourceAccessForbiddenError",
+    "ResourceNotFoundError",
+    "ResourceBadRequestError",
+)
+
+
+def _known(module: str, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """Exceptions of an optional package; if it is not loaded, none of them can have been raised."""
+    loaded = sys.modules.get(module)
+    return tuple(getattr(loaded, name) for name in names if hasattr(loaded, name))
+
+
+def solve_checked(sampler: Sampler, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+    """The sampler's answers, checked: one per problem, of the right shape, bits and nothing else.
+
+    A failure that can pass (the network's) becomes failed answers. Any other error is a `SamplerError`.
+    """
+    try:
+        answers = sampler.solve(problems, seeds)
+    except SamplerError:  # it says itself what is wrong; a spent budget among others
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        if is_transient(error):
+            return [Samples.failed(problem, reason) for problem in problems]
+        raise SamplerError(f"{type(sampler).__name__} raised {reason}") from error
+    check_answers(f"{type(sampler).__name__} answered", problems, answers)
+    return answers
+
+
+def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: Any) -> None:
+    """Raise a `SamplerError` that begins with `source` unless there is a well-formed answer to every problem."""
+    if not isinstance(answers, Sequence) or not all(isinstance(answer, Samples) for answer in answers):
+        raise SamplerError(f"{source} with {answers!r}; expected a list of Samples, one for each problem")
+    if len(answers) != len(problems):
+        raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
+    for answer, expected in zip(answers, _expected_shapes(problems), strict=True):
+        bits, energies = answer.bits, answer.energies
+        if not isinstance(bits, np.ndarray) or not isinstance(energies, np.ndarray):
+            raise SamplerError(f"{source} with bits or energies that are no arrays; Samples.of makes them")
+        if bits.ndim != 3 or bits.shape[1:] != expected or (len(bits) == 0 and answer.failure is None):
+            raise SamplerError(
+                f"{source} with bits of shape {bits.shape}; "
+                f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"
+            )
+        if energies.shape != bits.shape[:1]:
+            raise SamplerError(f"{source} with {len(bits)} reads and {energies.size} energies")
+    # Of all at once: it is done at every iteration.
+    if not np.isfinite(np.concatenate([answer.energies for answer in answers])).all():
+        raise SamplerError(f"{source} with energies that are not finite; Samples.of computes them")
+    if not _are_bits(np.concatenate([answer.bits for answer in answers], axis=None)):
+        raise SamplerError(f"{source} with bits other than 0 and 1; for spins use (1 + spin) / 2")
+
+
+def _expected_shapes(problems: Sequence[QuadraticProblem]) -> list[tuple[int, int]]:
+    if isinstance(problems, Problems):
+        return [(problems.n_parameters, problems.bits)] * len(problems)
+    return [(problem.n_parameters, problem.encoding.bits) for problem in problems]
+
+
+def _are_bits(values: NDArray[Any]) -> bool:
+    return values.max(initial=0) <= 1 if values.dtype == np.uint8 else bool(np.isin(values, (0, 1)).all())

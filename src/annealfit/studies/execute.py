@@ -1,0 +1,196 @@
+"""Carry out runs on this machine or a Dask cluster, and store every record as soon as it is there."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from joblib import Parallel, delayed
+from sklearn.exceptions import ConvergenceWarning
+
+from annealfit._support.errors import AnnealfitError, require
+from annealfit._support.threads import blas_threads
+from annealfit.data.datasets import DataWarning, load_dataset
+from annealfit.data.features import RandomConvFeatures
+from annealfit.models import AnnealedConvNet
+from annealfit.studies.records import (
+    ADAM_NETWORK,
+    CLASSICAL,
+    FROZEN_NETWORK,
+    NETWORK_METHODS,
+    OPTIMUM,
+    TRAINED_NETWORK,
+    Record,
+    RunSpec,
+    Store,
+)
+from annealfit.studies.training_run import (
+    Fitted,
+    Prepared,
+    environment,
+    fit_annealed,
+    fit_frozen_network,
+    fit_network,
+    fit_network_by_adam,
+    fit_optimum,
+    fit_sgd,
+    measure,
+    measure_network,
+)
+from annealfit.training.loop import is_interrupt
+
+REGULARIZATION = 1e-3  # the paper's λ, for every method
+_SIZES: dict[str, Any] = {"n_filters": 2, "kernel_size": 3, "pool_size": 2}  # of the paper's network
+_PARENT_CHECK_SECONDS = 0.5
+
+# How each method of `METHODS_OF_RUNS` is fitted.
+_FITS: dict[str, Callable[[RunSpec, Prepared], Fitted]] = {
+    CLASSICAL: lambda spec, prepared: fit_sgd(prepared, REGULARIZATION, spec.seed),
+    OPTIMUM: lambda spec, prepared: fit_optimum(prepared, REGULARIZATION),
+    "qubo": lambda spec, prepared: fit_annealed(prepared, spec.classifier()),
+    FROZEN_NETWORK: lambda spec, prepared: fit_frozen_network(prepared.dataset, _network(spec)),
+    TRAINED_NETWORK: lambda spec, prepared: fit_network(prepared.dataset, _network(spec)),
+    ADAM_NETWORK: lambda spec, prepared: fit_network_by_adam(prepared.dataset, _network(spec)),
+}
+
+
+def execute(spec: RunSpec, data_dir: str | None = None) -> Record:
+    """Return the record of a run; an error becomes a record too, so that the other runs go on.
+
+    Linear algebra uses one thread: runs are what is parallel, and the last bits of a sum must not depend on the number
+    of processors.
+    """
+    try:
+        with blas_threads(0), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far a run came
+            prepared = _prepare(spec.dataset, spec.seed, data_dir)
+            fitted = _FITS[spec.method](spec, prepared)
+            if spec.method in NETWORK_METHODS:
+                return measure_network(prepared.dataset, spec.label, fitted, spec)
+            return measure(prepared, spec.label, fitted, spec)
+    except Exception as error:
+        if is_interrupt(error):  # not a fault of the run
+            raise KeyboardInterrupt from error
+        return Record(spec.label, spec, error=f"{type(error).__name__}: {error}", environment=environment())
+
+
+def _network(spec: RunSpec) -> AnnealedConvNet:
+    return AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed)
+
+
+@lru_cache(maxsize=8)  # the methods of one data set and seed share images and features
+def _prepare(dataset: str, seed: int, data_dir: str | None) -> Prepared:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # the command line says it once, for all runs
+        images = load_dataset(dataset, seed=seed, data_dir=data_dir)
+    return Prepared.of(images, RandomConvFeatures(**_SIZES, random_state=seed))
+
+
+Backend = Callable[[Sequence[RunSpec]], Iterator[Record]]
+
+
+class LostWorkerError(AnnealfitError, RuntimeError):
+    """A worker process ended before its runs were done."""
+
+
+def on_this_machine(n_jobs: int = -1, data_dir: str | None = None) -> Backend:
+    """Return a backend of `n_jobs` processes, −1 for one per processor; records come as they are finished."""
+
+    def run(specs: Sequence[RunSpec]) -> Iterator[Record]:
+        if n_jobs == 1:
+            yield from (execute(spec, data_dir) for spec in specs)
+            return
+        parallel = Parallel(
+            n_jobs=n_jobs,
+            return_as="generator_unordered",
+            batch_size=1,
+            backend="loky",
+            initializer=_end_with_parent,
+            initargs=(os.getpid(),),
+        )
+        try:
+            yield from parallel(delayed(execute)(spec, data_dir) for spec in specs)
+        except BrokenExecutor as error:
+            raise LostWorkerError(
+                "a worker process was ended from outside, by the system if memory ran out; what is done is stored: "
+                "start it again to go on, with fewer --jobs if memory is short"
+            ) from error
+
+    return run
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this worker once its parent is gone: a killed parent cannot stop its workers, and they would wait."""
+
+    def watch() -> None:
+        while os.getppid() == parent:  # the system gives an orphan another parent
+            time.sleep(_PARENT_CHECK_SECONDS)
+        os._exit(1)
+
+    if os.name == "posix" and os.getpid() != parent:
+        threading.Thread(target=watch, name="annealfit-parent-watch", daemon=True).start()
+
+
+def on_dask(address: str, data_dir: str | None = None) -> Backend:
+    """Return a backend of the workers of a Dask cluster, which need annealfit and the files of the data sets.
+
+    The scheduler gives the runs of a lost worker to another one.
+    """
+
+    def run(specs: Sequence[RunSpec]) -> Iterator[Record]:
+        distributed = require("distributed", extra="dask", purpose="running on a Dask cluster")
+        lost = (
+            distributed.scheduler.KilledWorker,
+            distributed.client.FutureCancelledError,
+            distributed.comm.CommClosedError,
+        )
+        with distributed.Client(address, set_as_default=False) as client:
+            futures = [client.submit(execute, spec, data_dir, key=f"annealfit-{spec.id}", retries=3) for spec in specs]
+            try:
+                for future in distributed.as_completed(futures, loop=client.loop):
+                    yield future.result()
+            except lost as error:
+                raise LostWorkerError(
+                    f"the Dask cluster at {address} lost what it was working on ({type(error).__name__}: {error}); "
+                    "what is done is stored: start it again to go on"
+                ) from error
+
+    return run
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many runs had a record already, were done now, and failed."""
+
+    already: int
+    done: int
+    failed: int
+
+
+def run_all(
+    specs: Sequence[RunSpec],
+    store: Store,
+    backend: Backend,
+    on_record: Callable[[Record], None] = lambda record: None,
+) -> Tally:
+    """Carry out the runs that have no record without an error, and store each record at once.
+
+    It can be killed at any moment and started again; two processes on one folder only do some work twice.
+    """
+    store.remove_leftovers()
+    store.ask(specs)
+    todo = [spec for spec in specs if not store.is_done(spec)]
+    failed = 0
+    # Runs of one data set and seed stay together: a worker keeps the images for the next method.
+    for record in backend(sorted(todo, key=lambda spec: (spec.dataset, spec.seed))) if todo else ():
+        store.save(record)
+        failed += record.error is not None
+        on_record(record)
+    return Tally(already=len(specs) - len(todo), done=len(todo) - failed, failed=failed)

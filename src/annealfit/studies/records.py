@@ -1,0 +1,301 @@
+"""Runs and their records: a `RunSpec` says what to run, a `Record` the result; a `Store` keeps records in files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit._support.errors import FileFormatError, InvalidInputError, choose
+from annealfit._support.files import read_tensors, remove_leftovers, replacing, write_tensors
+from annealfit._support.schema import Field, TensorFields, settings_of
+
+if TYPE_CHECKING:
+    from annealfit.models import AnnealedClassifier
+
+RUN_PRESETS = ("literal", "matched", "annealfit")
+CLASSICAL = "classical"  # the paper's SGD
+OPTIMUM = "optimum"  # logistic regression at the same λ
+# A network of the paper's sizes: its head alone, its filters too, and by Adam.
+FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK = "network_frozen", "network", "network_adam"
+NETWORK_METHODS = (FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK)
+METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo", *NETWORK_METHODS)
+_LONGEST_NAME = 64  # characters of a data set's name in a file name
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One method on one data set with one seed: everything that decides the result of a run.
+
+    `method` is one of METHODS_OF_RUNS; the fields after `seed` apply to "qubo" only, where None takes the preset's
+    value.
+
+    >>> spec = RunSpec("digits", "qubo", seed=42, preset="matched", bits=20)
+    >>> spec.label, spec == RunSpec.from_json(spec.to_json())
+    ('qubo_20', True)
+    """
+
+    dataset: str
+    method: str
+    seed: int
+    preset: str | None = None
+    bits: int | None = None
+    num_sweeps: int | None = None
+    max_iter: int | None = None
+    update_range: float | None = None
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        choose("method", self.method, METHODS_OF_RUNS)
+        if self.method == "qubo":
+            choose("preset", self.preset, RUN_PRESETS)
+            if self.bits is None:
+                raise InvalidInputError("a QUBO run needs its number of bits")
+
+    @property
+    def label(self) -> str:
+        """Name of the method in the paper's tables: classical, qubo_5 … qubo_20."""
+        return f"qubo_{self.bits}" if self.method == "qubo" else self.method
+
+    @property
+    def id(self) -> str:
+        """File name of the record: readable at the front, a digest of all fields at the end."""
+        digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
+        preset = f"-{self.preset}" if self.preset else ""
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.dataset)[:_LONGEST_NAME]  # a data set may be a path
+        return f"{name}-{self.label}{preset}-seed{self.seed}-{digest}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that are set: a field added later with the default None does not change old ids."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, fields: Any) -> Self:
+        """Return the spec that `to_json` described; fields of a file are checked."""
+        found = Field.of(fields)
+        for name, entry in found.entries().items():
+            if name not in cls.__dataclass_fields__:
+                entry.refuse("no such setting of a run")
+            if name in ("dataset", "method", "preset"):
+                entry.text()
+            elif name in ("update_range", "step"):
+                entry.number(minimum=0)
+            else:
+                entry.whole(minimum=0 if name == "seed" else 1)
+        with settings_of(found):
+            return cls(**{name: entry.value for name, entry in found.entries().items()})
+
+    def classifier(self) -> AnnealedClassifier:
+        """Return the classifier of a QUBO run."""
+        from annealfit.models import AnnealedClassifier  # here: a run can be named without scikit-learn
+        from annealfit.samplers import SimulatedAnnealer
+
+        assert self.bits is not None
+        sweeps = self.num_sweeps or 100
+        if self.preset == "annealfit":
+            classifier = AnnealedClassifier(bits=self.bits, sampler=SimulatedAnnealer(sweeps))
+        else:
+            classifier = AnnealedClassifier.from_paper(self.bits, preset=str(self.preset), num_sweeps=sweeps)
+        changes = {"max_iter": self.max_iter, "update_range": self.update_range, "step": self.step}
+        classifier.set_params(**{name: value for name, value in changes.items() if value is not None})
+        return classifier.set_params(random_state=self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a method reached on a data set, or the error that ended it. Arrays of a failed run are empty."""
+
+    method: str  # its name in tables and figures
+    spec: RunSpec | None = None  # None where the record is not stored
+    error: str | None = None
+    class_names: tuple[str, ...] = ()
+    loss: float = float("nan")  # regularised, on the training data
+    cross_entropy: float = float("nan")
+    seconds: float = float("nan")  # of the training alone, without loading or compiling
+    stop_reason: str = ""
+    train: dict[str, float] = field(default_factory=dict)  # the six metrics of annealfit.models.metrics
+    test: dict[str, float] = field(default_factory=dict)
+    confusion: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # test; true class in rows
+    history: dict[str, NDArray[Any]] = field(default_factory=dict)  # by column; empty without iterations
+    sample_images: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0, 0)))  # one test image per class
+    sample_labels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # (samples,)
+    sample_probabilities: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))  # (samples, C)
+    environment: dict[str, str] = field(default_factory=dict)  # versions and machine
+
+    @property
+    def run(self) -> RunSpec:
+        """The spec of a stored record."""
+        assert self.spec is not None, "a record that is stored has a spec"
+        return self.spec
+
+    @property
+    def iterations(self) -> int:
+        """Length of the history; 0 for a method without iterations."""
+        return len(self.history.get("iteration", ()))
+
+    @property
+    def access_seconds(self) -> float | None:
+        """QPU access time of the training; None without a device."""
+        column = self.history.get("access_seconds")
+        return None if column is None else float(column.sum())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The history as one dictionary per iteration."""
+        columns = [column.tolist() for column in self.history.values()]
+        return [dict(zip(self.history, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    @property
+    def recall(self) -> NDArray[np.float64]:
+        """Per-class recall on the test data, (C,)."""
+        return self.confusion.diagonal() / np.maximum(self.confusion.sum(axis=1), 1)
+
+
+_KIND = "run record"
+_HISTORY = "history."
+_FIGURES = ("loss", "cross_entropy", "seconds")
+_ARRAYS = ("confusion", "sample_images", "sample_labels", "sample_probabilities")
+_VALUES = ("method", "error", "class_names", *_FIGURES, "stop_reason", "train", "test", "environment")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of records, one file per run, each whole or absent."""
+
+    folder: Path
+
+    @property
+    def paths(self) -> list[Path]:
+        """Files of all records, in the order of their ids."""
+        return sorted((self.folder / "records").glob("*.safetensors"))
+
+    def path(self, spec: RunSpec) -> Path:
+        """File of the record of a run."""
+        return self.folder / "records" / f"{spec.id}.safetensors"
+
+    def save(self, record: Record) -> None:
+        """Write the record; writing it twice does no harm."""
+        texts = {name: column.tolist() for name, column in record.history.items() if column.dtype.kind == "U"}
+        numbers = {name: column for name, column in record.history.items() if name not in texts}
+        tensors: dict[str, NDArray[Any]] = {_HISTORY + name: column for name, column in numbers.items()}
+        tensors |= {name: getattr(record, name) for name in _ARRAYS}
+        manifest = {"spec": record.run.to_json(), "columns": list(numbers), "texts": texts}
+        manifest |= {name: getattr(record, name) for name in _VALUES}
+        write_tensors(self.path(record.run), _KIND, tensors, manifest)
+
+    def read(self, path: Path) -> Record:
+        """Return the record in a file; a damaged file, or one of another run than its name says, raises."""
+        tensors, manifest = read_tensors(path, _KIND)
+        spec = RunSpec.from_json(manifest["spec"])
+        if path.stem != spec.id:
+            raise FileFormatError(
+                f"{path} is the record of another run, {spec.id}; remove it, or give it its name back"
+            )
+        return _read_record(spec, tensors, manifest)
+
+    def load(self, spec: RunSpec) -> Record | None:
+        """Return the record of a run, or None if there is none."""
+        path = self.path(spec)
+        return self.read(path) if path.exists() else None
+
+    def is_done(self, spec: RunSpec) -> bool:
+        """Whether a run has a whole record without an error."""
+        try:
+            record = self.load(spec)
+        except FileFormatError:
+            return False
+        return record is not None and record.error is None
+
+    def records(self) -> list[Record]:
+        """Return all whole records; each other file is named in a warning."""
+        return self._whole(self.paths)
+
+    def of(self, specs: Iterable[RunSpec]) -> list[Record]:
+        """Return the whole records of these runs that exist, in the order of the specs."""
+        return self._whole(path for path in map(self.path, specs) if path.exists())
+
+    def _whole(self, paths: Iterable[Path]) -> list[Record]:
+        found = []
+        for path in paths:
+            try:
+                found.append(self.read(path))
+            except FileFormatError as error:
+                warnings.warn(f"left out: {error}", stacklevel=3)
+        return found
+
+    def ask(self, specs: Iterable[RunSpec]) -> None:
+        """Note that these runs are wanted, so that a report can say which are missing."""
+        wanted = json.dumps([spec.to_json() for spec in specs], sort_keys=True).encode()
+        # A file per request, named by its content: asking twice, or two processes at once, does no harm.
+        with replacing(self.folder / "asked" / f"{hashlib.sha256(wanted).hexdigest()[:12]}.json") as file:
+            file.write(wanted)
+
+    def asked(self) -> set[RunSpec]:
+        """Return the runs that were wanted; folders of 0.1.0 do not say."""
+        found: set[RunSpec] = set()
+        for path in sorted((self.folder / "asked").glob("*.json")):
+            try:
+                wanted = Field(json.loads(path.read_bytes()), source=str(path))
+            except (ValueError, RecursionError) as error:
+                raise FileFormatError(f"{path} is not a list of runs: {error}; delete it to go on") from error
+            found |= {RunSpec.from_json(fields) for fields in wanted.items()}
+        return found
+
+    def remove_leftovers(self) -> None:
+        """Remove records that a process was writing when it was killed."""
+        remove_leftovers(self.folder / "records")
+
+
+def _read_record(spec: RunSpec, tensors: TensorFields, manifest: Field) -> Record:
+    error, method, reason = (manifest.get(name) for name in ("error", "method", "stop_reason"))
+    names = tuple(name.text() for name in manifest["class_names"].items())
+    done, count = error is None, len(names)  # a run that did not fail has all its numbers, finite
+    samples = tensors.whole("sample_labels", (None,), maximum=max(count - 1, 0))
+    pixels = tensors.tensors["sample_images"].shape[1:] if "sample_images" in tensors else ()
+    return Record(
+        method=spec.label if method is None else method.text(),  # records of 0.1.0 have none
+        spec=spec,
+        error=None if error is None else error.text(),
+        class_names=names,
+        **{name: manifest[name].number(finite=done) for name in _FIGURES},
+        stop_reason="" if reason is None else reason.text(),
+        train=_read_metrics(manifest["train"], done),
+        test=_read_metrics(manifest["test"], done),
+        confusion=tensors.whole("confusion", (count, count)),
+        history=_read_history(tensors, manifest),
+        sample_images=tensors.real("sample_images", (len(samples), *pixels)),
+        sample_labels=samples,
+        sample_probabilities=tensors.real("sample_probabilities", (len(samples), count)),
+        environment={name: value.text() for name, value in manifest["environment"].entries().items()},
+    )
+
+
+def _read_metrics(metrics: Field, done: bool) -> dict[str, float]:
+    found = {name: value.number(minimum=-1, maximum=1) for name, value in metrics.entries().items()}
+    if done and "accuracy" not in found:
+        metrics.refuse("the metrics of a run that did not fail")
+    return found
+
+
+def _read_history(tensors: TensorFields, manifest: Field) -> dict[str, NDArray[Any]]:
+    """The history by column, all of one length: numbers are tensors, texts are in the manifest."""
+    names = [name.text() for name in manifest["columns"].items()]
+    shapes = [tensors.tensors[_HISTORY + name].shape for name in names if _HISTORY + name in tensors]
+    length = shapes[0][0] if shapes and shapes[0] else 0
+    columns = {name: tensors.column(_HISTORY + name, length) for name in names}
+    if "loss" in columns:
+        tensors.real(_HISTORY + "loss", (length,))
+    texts = manifest.get("texts")
+    for name, found in {} if texts is None else texts.entries().items():
+        column = [text.text() for text in found.items()]
+        if len(column) != length:
+            found.refuse(f"{length} texts")
+        columns[name] = np.array(column)
+    return columns

@@ -1,0 +1,330 @@
+"""Training runs: prepare a data set, fit a method on it, measure the result.
+
+A single training, the paper's runs and the comparison of samplers all use the functions of this module.
+"""
+
+from __future__ import annotations
+
+import copy
+import platform
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import confusion_matrix
+
+import annealfit
+from annealfit._support.randomness import seed_of
+from annealfit.data.datasets import Dataset
+from annealfit.data.features import RandomConvFeatures, RowScaler
+from annealfit.data.rows import NpyTable, is_out_of_core
+from annealfit.data.rows.tables import chunk_bounds
+from annealfit.models import AnnealedClassifier, AnnealedConvNet
+from annealfit.models.baselines import ADAM_RATE, SGD_RATE, BaselineResult, solve_logistic, train_adam, train_sgd
+from annealfit.models.conv_net import with_trained_layers
+from annealfit.models.image_classifier import ImageClassifier
+from annealfit.models.metrics import classification_metrics
+from annealfit.studies.records import Record, RunSpec
+from annealfit.training import HistoryRow
+from annealfit.training.initialization import uniform
+from annealfit.training.loop import Callback
+from annealfit.training.objectives import HeadPoint, LinearHead
+from annealfit.training.objectives.conv_net import HEAD
+
+# Adam takes about this many steps: many epochs on few images, a few epochs on many.
+ADAM_STEPS, ADAM_BATCH = 2000, 50
+FEWEST_EPOCHS, MOST_EPOCHS = 5, 100
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A data set with the features (N, d) of both parts: arrays, or tables that are read in slices."""
+
+    dataset: Dataset
+    features: RandomConvFeatures | RowScaler | None  # fitted on the training part; None where rows are features
+    X_train: Any
+    X_test: Any
+
+    @classmethod
+    def of(cls, dataset: Dataset, features: RandomConvFeatures | RowScaler) -> Prepared:
+        """Fit the features on the training part and compute those of both parts."""
+        return cls(dataset, features, features.fit_transform(dataset.X_train), features.transform(dataset.X_test))
+
+    @classmethod
+    def of_rows(cls, dataset: Dataset) -> Prepared:
+        """Use rows that are features already."""
+        return cls(dataset, None, dataset.X_train, dataset.X_test)
+
+    @classmethod
+    def on_disk(cls, dataset: Dataset, features: RandomConvFeatures, folder: Path) -> Prepared:
+        """Write the features in single precision to files of a folder, chunk by chunk."""
+        features.fit(dataset.X_train)
+        parts = ("train", dataset.X_train), ("test", dataset.X_test)
+        return cls(dataset, features, *(_write_features(features, X, folder / f"{name}.npy") for name, X in parts))
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the data set, C."""
+        return len(self.dataset.class_names)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the features are arrays in memory."""
+        return not is_out_of_core(self.X_train)
+
+    def head(self, regularization: float) -> LinearHead:
+        """Return the objective of the training part."""
+        return LinearHead.of_arrays(self.X_train, self.dataset.y_train, self.n_classes, regularization)
+
+    def test_head(self) -> LinearHead:
+        """Return the loss on the test part, without a penalty."""
+        return LinearHead.of_arrays(self.X_test, self.dataset.y_test, self.n_classes, 0.0)
+
+
+def _write_features(features: RandomConvFeatures, images: Any, path: Path) -> NpyTable:
+    file = np.lib.format.open_memmap(path, "w+", np.float32, (len(images), features.n_features_out_))
+    values = int(np.prod(images.shape[1:]))
+    for first, last in chunk_bounds(images, max(values, features.n_features_out_)):
+        file[first:last] = features.transform(images[first:last])
+    file.flush()
+    return NpyTable(path)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Weights of a trained head; seconds are those of the training alone, without loading or compiling."""
+
+    weights: NDArray[np.float64]  # (d + 1, outputs), the biases in the last row
+    history: Sequence[HistoryRow]  # empty for a method without iterations
+    seconds: float
+    regularization: float
+    stop_reason: str = ""
+    filter_penalty: float = 0.0  # added to the loss where filters are trained
+    features: RandomConvFeatures | None = None  # of a network, as its training left them
+
+
+def fit_annealed(prepared: Prepared, classifier: AnnealedClassifier) -> Fitted:
+    """Train the classifier on the prepared features."""
+    return _fitted(classifier.fit(prepared.X_train, prepared.dataset.y_train))
+
+
+def fit_sgd(prepared: Prepared, regularization: float, seed: int) -> Fitted:
+    """Train by the paper's SGD, from the uniform initial weights of the seed."""
+    head = prepared.head(regularization)
+    return _of_baseline(train_sgd(head, uniform(head, seed)), regularization)
+
+
+def fit_optimum(prepared: Prepared, regularization: float) -> Fitted:
+    """Solve logistic regression: the least loss there is."""
+    return _of_baseline(solve_logistic(prepared.X_train, prepared.dataset.y_train, regularization), regularization)
+
+
+def fit_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
+    """Train the network by annealing."""
+    return _fitted(net.fit(dataset.X_train, dataset.y_train), net)
+
+
+def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
+    """Train the head alone by annealing, on the filters that the network starts from."""
+    frozen = clone(net).set_params(trainable=(), checkpoint=None, resume=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far it came
+        return _fitted(frozen.fit(dataset.X_train, dataset.y_train), net)
+
+
+def fit_network_by_adam(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
+    """Train the network's loss by Adam, from the weights that annealing starts from."""
+    blank = clone(net).set_params(checkpoint=None, resume=False)
+    loss, weights = blank.loss_and_start(dataset.X_train, dataset.y_train)
+    epochs = int(np.clip(ADAM_STEPS * ADAM_BATCH / len(loss.images), FEWEST_EPOCHS, MOST_EPOCHS))
+    result = train_adam(loss, weights, epochs=epochs, batch_size=ADAM_BATCH, seed=seed_of(net.random_state))
+    features = with_trained_layers(blank.first_features(dataset.X_train), result.weights)
+    penalty = _filter_penalty(net, features)
+    return Fitted(result.weights[HEAD], result.history, result.seconds, net.regularization, "", penalty, features)
+
+
+def _fitted(trained: AnnealedClassifier | AnnealedConvNet, net: AnnealedConvNet | None = None) -> Fitted:
+    features = trained.features_ if isinstance(trained, AnnealedConvNet) else None
+    return Fitted(
+        np.vstack([trained.coef_.T, trained.intercept_]),
+        trained.history_,
+        trained.history_[-1]["seconds"],
+        trained.regularization,
+        trained.stop_reason_,
+        0.0 if net is None or features is None else _filter_penalty(net, features),
+        features,
+    )
+
+
+def _of_baseline(result: BaselineResult, regularization: float) -> Fitted:
+    return Fitted(result.weights, result.history, result.seconds, regularization)
+
+
+def _filter_penalty(net: AnnealedConvNet, features: RandomConvFeatures) -> float:
+    """`½λΣ‖filters‖²` of the layers that the network trains."""
+    squares = [float((features.filters_[layer] ** 2).sum()) for layer in net.trained_layers()]
+    return 0.5 * net.regularization * sum(squares)
+
+
+def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
+    """Return the record of a method: loss, the six metrics on both parts, history, answers to sample images."""
+    dataset = prepared.dataset
+    at_end = prepared.head(fitted.regularization).at(fitted.weights)
+    on_test = prepared.test_head().at(fitted.weights)
+    predicted = _predict(on_test)
+    return Record(
+        method=method,
+        spec=spec,
+        class_names=dataset.class_names,
+        loss=at_end.loss + fitted.filter_penalty,
+        cross_entropy=at_end.cross_entropy,
+        seconds=fitted.seconds,
+        stop_reason=fitted.stop_reason,
+        train=classification_metrics(dataset.y_train, _predict(at_end)),
+        test=classification_metrics(dataset.y_test, predicted),
+        confusion=confusion_matrix(dataset.y_test, predicted, labels=np.arange(prepared.n_classes)).astype(np.int64),
+        history=_columns(fitted.history),
+        environment=environment(),
+        **_samples(prepared, on_test),
+    )
+
+
+def measure_network(dataset: Dataset, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
+    """Return the record of a trained network."""
+    features = fitted.features
+    assert features is not None, "a network has features of its own"
+    prepared = Prepared(dataset, features, features.transform(dataset.X_train), features.transform(dataset.X_test))
+    return measure(prepared, method, fitted, spec)
+
+
+def _predict(point: HeadPoint) -> NDArray[np.intp]:
+    """The label of every row, (N,), chunk by chunk."""
+    distributions = point.distributions
+    return np.concatenate([distributions(chunk).argmax(axis=0) for chunk in point.head.rows.chunks()])
+
+
+def _samples(prepared: Prepared, on_test: HeadPoint) -> dict[str, Any]:
+    """The first test image of each class with its label and probabilities; none where rows are no images."""
+    dataset = prepared.dataset
+    if len(dataset.X_test.shape) < 3:
+        return {}
+    _, samples = np.unique(dataset.y_test, return_index=True)
+    features = np.concatenate([prepared.X_test[position : position + 1] for position in samples.tolist()])
+    labels = dataset.y_test[samples]
+    head = LinearHead.of_arrays(np.asarray(features, dtype=np.float64), labels, prepared.n_classes, 0.0)
+    (chunk,) = head.rows.chunks()
+    return {
+        "sample_images": dataset.X_test[samples],
+        "sample_labels": labels.astype(np.int64),
+        "sample_probabilities": np.ascontiguousarray(head.at(on_test.weights).distributions(chunk).T),
+    }
+
+
+def _columns(history: Sequence[HistoryRow]) -> dict[str, NDArray[Any]]:
+    """The history by column; a missing number is NaN."""
+    rows = cast(Sequence[dict[str, Any]], history)
+    names = rows[0] if rows else ()
+    return {name: np.array([np.nan if row[name] is None else row[name] for row in rows]) for name in names}
+
+
+def environment() -> dict[str, str]:
+    """Return versions and machine; nothing that identifies a person."""
+    return {
+        "annealfit": annealfit.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """A finished training: the model, and the record of every method on the same features."""
+
+    dataset: Dataset
+    model: ImageClassifier | AnnealedClassifier  # the latter takes rows of features
+    records: tuple[Record, ...]  # the annealed classifier first
+    initial_filters: list[NDArray[np.float64]] | None = None  # of a network: (filters, channels, k, k) of every layer
+
+    @property
+    def classifier(self) -> AnnealedClassifier:
+        """The classifier in the model."""
+        return self.model.classifier if isinstance(self.model, ImageClassifier) else self.model
+
+
+def run_training(
+    prepared: Prepared,
+    classifier: AnnealedClassifier,
+    callbacks: Sequence[Callback] = (),
+    *,
+    baselines: bool = True,
+    rows: tuple[Any, Any] | None = None,
+) -> TrainingRun:
+    """Fit `classifier`, and with `baselines` SGD and logistic regression on the same features.
+
+    `rows` are training features and labels that are elsewhere, as on a cluster. SGD starts from the uniform initial
+    weights of the classifier's seed and takes the paper's 1000 steps. Ctrl-C ends the training; its result so far is
+    kept, if there is one.
+    """
+    _fit_interruptibly(classifier, rows or (prepared.X_train, prepared.dataset.y_train), callbacks)
+    regularization, seed = classifier.regularization, seed_of(classifier.random_state)
+    fitted = {f"QUBO {classifier.bits}-bit": _fitted(classifier)}
+    if baselines:
+        fitted[f"SGD (rate {SGD_RATE})"] = fit_sgd(prepared, regularization, seed)
+        fitted["Logistic optimum"] = fit_optimum(prepared, regularization)
+    records = tuple(measure(prepared, method, found) for method, found in fitted.items())
+    return TrainingRun(prepared.dataset, _model(prepared, classifier), records)
+
+
+def run_network_training(dataset: Dataset, net: AnnealedConvNet, callbacks: Sequence[Callback] = ()) -> TrainingRun:
+    """Fit `net`, then the same network with its filters frozen, and by Adam from the same weights.
+
+    All three have the same loss: the filters' penalty counts for the frozen network too. Ctrl-C ends the training; its
+    result so far is kept, if there is one.
+    """
+    _fit_interruptibly(net, (dataset.X_train, dataset.y_train), callbacks)
+    fitted = {
+        f"QUBO {net.bits}-bit": _fitted(net, net),
+        "Frozen filters": fit_frozen_network(dataset, net),
+        f"Adam (rate {ADAM_RATE})": fit_network_by_adam(dataset, net),
+    }
+    records = tuple(measure_network(dataset, method, found) for method, found in fitted.items())
+    features, head = (step for _, step in net.to_pipeline().steps)
+    model = ImageClassifier(features, head, dataset.class_names, dataset.preparation)
+    return TrainingRun(dataset, model, records, net.initial_filters_)
+
+
+def _fit_interruptibly(estimator: Any, rows: tuple[Any, Any], callbacks: Sequence[Callback]) -> None:
+    estimator.set_params(callbacks=[*(estimator.callbacks or ()), *callbacks])
+    try:
+        estimator.fit(*rows)
+    except KeyboardInterrupt:
+        if not getattr(estimator, "history_", None):
+            raise
+    estimator.set_params(callbacks=None)
+
+
+def _model(prepared: Prepared, classifier: AnnealedClassifier) -> ImageClassifier | AnnealedClassifier:
+    """A model of the data as they come: images with their features, or rows, whose scaling moves into the weights."""
+    features, dataset = prepared.features, prepared.dataset
+    if isinstance(features, RandomConvFeatures):
+        return ImageClassifier(features, classifier, dataset.class_names, dataset.preparation)
+    model = copy.copy(classifier)
+    if features is not None:  # w·(x − μ)/σ + b = (w/σ)·x + (b − (w/σ)·μ)
+        model.coef_ = classifier.coef_ / features.scale_
+        model.intercept_ = classifier.intercept_ - model.coef_ @ features.mean_
+    names = dataset.class_names
+    labels = np.array([int(name) for name in names] if all(map(_is_whole_number, names)) else names)
+    model.classes_ = labels[classifier.classes_]
+    return model
+
+
+def _is_whole_number(name: str) -> bool:
+    return name.removeprefix("-").isdecimal() and str(int(name)) == name
