@@ -5,7 +5,7 @@ LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: help demo test test-long coverage bench lint docs gallery house torture lowest audit clean
+.PHONY: help demo test test-long coverage bench lint docs gallery size house torture lowest audit clean
 
 help:
 	@echo "make demo   train on the bundled digits, print the comparison, leave plots below runs/"
@@ -15,7 +15,7 @@ help:
 	@echo "make bench  print the side-by-side speed ratios"
 	@echo "make lint   ruff, type checker, import rules (the pre-commit set)"
 	@echo "make docs   build the documentation site in build/site, and check it"
-	@echo "make house  size, what one fit crosses, the longest functions, import rules"
+	@echo "make size   lines, files, what one fit crosses, the longest functions, import rules"
 	@echo "make torture  attack files, processes, samplers, numbers; write the table of docs/trust.md"
 	@echo "make lowest   run the tests with the lowest versions that pyproject.toml allows"
 	@echo "make audit    look up known vulnerabilities of the pinned dependencies, where there is a network"
@@ -58,8 +58,10 @@ docs: $(VENV)/.dev
 gallery: $(VENV)/.dev
 	$(BIN)/python tools/gallery.py
 
-house: $(VENV)/.demo
+size: $(VENV)/.demo
 	$(BIN)/python tools/size.py
+
+house: size
 
 torture: $(VENV)/.dev
 	$(BIN)/python -W ignore tests/torture --write

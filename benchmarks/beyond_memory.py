@@ -15,8 +15,7 @@ import numpy as np
 
 from annealfit import AnnealedClassifier
 from annealfit.training.objectives import LinearHead
-from annealfit.training.objectives.links import Softmax
-from annealfit.training.objectives.streaming import Bends, LossAndSlopes
+from annealfit.training.objectives import linear_head
 from annealfit.data.rows import ChunkedRows
 from benchmarks.processes import Memory
 from benchmarks.tables import print_table
@@ -37,7 +36,7 @@ def make_file(path, n_rows):
     return labels
 
 
-def in_turns(functions, times=3):
+def alternately(functions, times=3):
     """The least seconds of each, taken in turns so that all meet the same machine."""
     least = dict.fromkeys(functions, np.inf)
     for _ in range(times):
@@ -68,17 +67,24 @@ def main(n_rows=10_000_000):
         rows = ChunkedRows(X, labels.astype(np.intp), CLASSES)
         weights = np.vstack([clf.coef_.T, clf.intercept_])
         directions = np.stack([weights.T, weights.T[::-1]])
-        link, some = Softmax(CLASSES), LinearHead(rows, 1e-3).rows_for_bends
-        least = in_turns(
+        head = LinearHead(rows, 1e-3)
+        point = head.at(weights)
+
+        def search_with_all_rows():
+            linear_head.LINE_SEARCH_ROWS, before = n_rows, linear_head.LINE_SEARCH_ROWS
+            point.curvature_along(directions)
+            linear_head.LINE_SEARCH_ROWS = before
+
+        least = alternately(
             {
                 "read (sum)": lambda: rows.sum(lambda chunk: (chunk.features.sum(),)),
                 "limit: read, one product by NumPy": lambda: rows.sum(
                     lambda chunk: ((weights[:-1].T.astype(np.float32) @ chunk.features.T)[:, :1],)
                 ),
-                "the same by code of our own": lambda: rows.sum(lambda chunk: (chunk.project(weights)[:, :1],)),
-                "loss and gradient": lambda: rows.sum(LossAndSlopes(link, weights)),
-                "line search, two directions": lambda: some.sum(Bends(link, weights, directions)),
-                "the same with all rows": lambda: rows.sum(Bends(link, weights, directions)),
+                "the same, compiled": lambda: rows.sum(lambda chunk: (chunk.project(weights)[:, :1],)),
+                "loss and gradient": lambda: head.at(weights),
+                "line search, two directions": lambda: point.curvature_along(directions),
+                "the same with all rows": search_with_all_rows,
             }
         )
         limit = least["limit: read, one product by NumPy"]

@@ -47,7 +47,6 @@ def train(path, y, client, killed_after=None):
     import dask.array as da
 
     rows = DaskRows(da.from_array(NpyTable(path), chunks=(-(-len(y) // CHUNKS), -1), name=False), y)
-    rows.traffic.passes = rows.traffic.bytes_of_terms = rows.traffic.bytes_of_sums = 0  # of the training alone
     victim = next(iter(client.run(os.getpid).values()))
 
     def kill(iteration):
@@ -60,18 +59,14 @@ def train(path, y, client, killed_after=None):
 
 
 def row(name, here, found):
-    classifier, rows, seconds = found
+    classifier, _, seconds = found
     off = np.abs(classifier.coef_ - here.coef_).max() / np.abs(here.coef_).max()
-    sent = rows.traffic
     return [
         name,
         f"{classifier.n_iter_} ({classifier.stop_reason_})",
         f"{seconds:.1f}",
         f"{seconds / classifier.n_iter_:.3f}",
         f"{off:.1e}",
-        f"{sent.passes / classifier.n_iter_:.1f}",
-        f"{sent.bytes_of_terms / classifier.n_iter_:,.0f}",
-        f"{sent.bytes_of_sums / classifier.n_iter_:,.0f}",
     ]
 
 
@@ -91,8 +86,8 @@ def run(*, quick, n_rows=None):
             disturbed = train(path, y, client, killed_after=3)
     print_table(
         f"Dask, {n_rows:,} rows × {FEATURES}, {CLASSES} classes, {CHUNKS} chunks (in memory, without Dask: "
-        f"{here.n_iter_} iterations, {seconds:.1f} s); bytes of an iteration to each worker, and back",
-        ["workers", "iterations", "seconds", "per iteration", "off by (relative)", "passes", "bytes there", "back"],
+        f"{here.n_iter_} iterations, {seconds:.1f} s)",
+        ["workers", "iterations", "seconds", "per iteration", "difference of weights (relative)"],
         [
             row("1", here, found[1]),
             row("2", here, found[2]),

@@ -19,7 +19,7 @@ import numpy as np
 
 from annealfit import AnnealedConvNet, load_dataset
 from annealfit.models.baselines import train_adam
-from annealfit.data.convolution import rows as network_rows
+from annealfit.data import convolution as network_rows
 from annealfit.studies.training_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
 
 SEEDS = range(42, 47)
@@ -35,7 +35,7 @@ NETWORKS = {
     "mnist-16-32": (
         {"name": "mnist"},
         {"n_filters": (16, 32), "kernel_size": (5, 3), "pool_size": 2, "regularization": 1e-4},
-        [(4, {}), (6, {"shifts": 1, "head_steps": 3})],
+        [(4, {}), (6, {"shifts": 1, "filter_method__head_steps": 3})],
     ),
     "fashion-16": (
         {"name": "fashion_mnist"},
@@ -104,7 +104,7 @@ def train_network(which, with_adam, epochs, rate):
     source, settings, phases = NETWORKS[which]
     X, y, X_test, y_test = images_of(**source)
     print(f"{which}: {settings}, {len(X)} images of {X.shape[1:]}", flush=True)
-    net = AnnealedConvNet(**settings, **SETTINGS)
+    net = AnnealedConvNet(**SETTINGS).set_params(**settings)
     on_test = None
     if "standardize" not in settings:
         on_test, _ = net.loss_and_start(X_test, y_test)
@@ -115,7 +115,7 @@ def train_network(which, with_adam, epochs, rate):
         if row["layer"] != "conv1":  # the last of a round
             return
         (cpu, wall), shifts = clock.seconds, net.shifts
-        right = clock.stopped(lambda: on_test.at("head", iteration.state.all_weights).accuracy) if on_test else np.nan
+        right = clock.stopped(lambda: on_test.at(iteration.state.weights).accuracy) if on_test else np.nan
         print(f"shifts {shifts} round {row['round']:3}  CPU {cpu:7.1f} s  wall {wall:7.1f} s  loss {row['loss']:.5f}  "
               f"train {row['accuracy']:.2%}  test {right:.2%}", flush=True)  # fmt: skip
 
@@ -130,7 +130,7 @@ def train_network(which, with_adam, epochs, rate):
     cpu, wall = clock.seconds
     print(f"QUBO: test {net.score(X_test, y_test):.2%}, CPU {cpu:.0f} s, wall {wall:.0f} s", flush=True)
     if with_adam:
-        same = AnnealedConvNet(**{**settings, **phases[-1][1]}, **SETTINGS)
+        same = AnnealedConvNet(**SETTINGS).set_params(**{**settings, **phases[-1][1]})
         compare_with_adam(same, net.history_[-1]["loss"], X, y, on_test, epochs, rate)
 
 
@@ -182,21 +182,21 @@ def choices():
 
     varied = [
         {},
-        {"damping": "none"},
-        {"damping": 0.1},
-        {"damping": 1.0},
-        {"filter_curvature": "joint"},
-        {"acceptance": "line_search"},
-        {"head_steps": 1},
-        {"head_steps": 3},
-        {"head_steps": 12},
+        {"filter_method__damping": "none"},
+        {"filter_method__damping": 0.1},
+        {"filter_method__damping": 1.0},
+        {"filter_method__curvature": "joint"},
+        {"method__acceptance": "line_search"},
+        {"filter_method__head_steps": 1},
+        {"filter_method__head_steps": 3},
+        {"filter_method__head_steps": 12},
     ]
     rows = []
     for changed in varied:
         losses, tests, began = [], [], time.process_time()
         for seed in SEEDS[:3]:
             data = load_dataset("digits", seed=seed)
-            net = AnnealedConvNet(random_state=seed, patience=None, **changed)
+            net = AnnealedConvNet(random_state=seed, patience=None).set_params(**changed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 net.fit(data.X_train, data.y_train)
@@ -214,13 +214,18 @@ def choices():
             on_test, _ = AnnealedConvNet(random_state=seed).loss_and_start(data.X_test, data.y_test)
             found = train_adam(loss, weights, rate=rate, epochs=100, batch_size=50, seed=seed)
             losses.append(found.history[-1]["loss"])
-            tests.append(on_test.at("head", found.weights).accuracy)
+            tests.append(on_test.at(found.weights).accuracy)
         seconds = (time.process_time() - began) / 3
         rows.append([f"Adam, rate {rate}", f"{np.mean(losses):.4f}", f"{100 * np.mean(tests):.1f}", f"{seconds:.1f}"])
     print_table("Digits 8×8, 4 filters, seeds 42–44, 200 turns or 100 epochs", ["", "loss", "test %", "CPU s"], rows)
 
 
-_ONE_ROUND = {"regularization": 1e-4, "head_steps": 2, "max_iter": 3, "curvature_rows": 500}
+_ONE_ROUND = {
+    "regularization": 1e-4,
+    "filter_method__head_steps": 2,
+    "max_iter": 3,
+    "filter_method__curvature_rows": 500,
+}
 
 
 def growth():
@@ -236,7 +241,7 @@ def growth():
     }.items():
         seconds = []
         for count, filters in cases:
-            net = AnnealedConvNet(filters, 5, 4, **_ONE_ROUND, **SETTINGS)
+            net = AnnealedConvNet(filters, 5, 4, **SETTINGS).set_params(**_ONE_ROUND)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 net.fit(X[:600], data.y_train[:600])  # compiles
@@ -262,7 +267,7 @@ def growth():
 def _peak(X, y, kept):
     """The most bytes that were allocated during a fit."""
     usual, network_rows.KEPT_BYTES = network_rows.KEPT_BYTES, kept
-    net = AnnealedConvNet(16, 5, 4, **_ONE_ROUND, **SETTINGS)
+    net = AnnealedConvNet(16, 5, 4, **SETTINGS).set_params(**_ONE_ROUND)
     tracemalloc.start()
     try:
         with warnings.catch_warnings():

@@ -27,21 +27,19 @@ VARIANTS = {
     "2 bits": {"bits": 2},
     "1 bit": {"bits": 1},
     "5 bits": {"bits": 5},
-    '`coordinates="raw"`': {"coordinates": "raw"},
-    "`partly_whitened`": {"coordinates": "partly_whitened"},
-    "`whitened`": {"coordinates": "whitened"},
-    '`curvature="bound"`': {"curvature": "bound"},
-    '`curvature="gauss_newton"`': {"curvature": "gauss_newton"},
-    '`acceptance="line_search"`': {"acceptance": "line_search"},
-    '`range_policy="adaptive"`': {"range_policy": "adaptive"},
-    '`precision_policy="adaptive"`': {"precision_policy": "adaptive"},
+    '`coordinates="raw"`': {"method__coordinates": "raw"},
+    '`curvature="bound"`': {"method__curvature": "bound"},
+    '`curvature="gauss_newton"`': {"method__curvature": "gauss_newton"},
+    '`acceptance="line_search"`': {"method__acceptance": "line_search"},
+    '`range_policy="adaptive"`': {"method__range_policy": "adaptive"},
+    '`precision_policy="adaptive"`': {"method__precision_policy": "adaptive"},
     "D-Wave's chain (`native`)": {"sampler": "native"},
     "no annealing (`rounded`)": {"sampler": "rounded"},
     "all as in 0.1.0": {
-        "curvature": "bound",
-        "coordinates": "raw",
-        "acceptance": "line_search",
-        "range_policy": "adaptive",
+        "method__curvature": "bound",
+        "method__coordinates": "raw",
+        "method__acceptance": "line_search",
+        "method__range_policy": "adaptive",
         "sampler": "native",
     },
 }
@@ -65,7 +63,7 @@ def rows_of(name, seed):
 
 def iterations(X, y, least, seed, settings):
     """Iterations to 1.01 and to 1.001 times the least loss; `AT_MOST` stands for more."""
-    history = AnnealedClassifier(max_iter=AT_MOST, tol=0, random_state=seed, **settings).fit(X, y).history_
+    history = AnnealedClassifier(max_iter=AT_MOST, tol=0, random_state=seed).set_params(**settings).fit(X, y).history_
     losses = np.array([row["loss"] for row in history])
     return [1 + int((losses > limit * least).sum()) for limit in (1.01, 1.001)]
 

@@ -12,14 +12,13 @@ from benchmarks.timing import print_table
 import dimod
 import numpy as np
 
-from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit import AnnealedClassifier, Method, RandomConvFeatures, load_dataset
 from annealfit.problems.encoding import Encoding
-from annealfit.hardware.chip import Chip
-from annealfit.hardware.embeddings import CACHE_ENVIRONMENT
+from annealfit.hardware.chip import CACHE_ENVIRONMENT, Chip
 from annealfit.hardware.topologies import ideal_chip
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import MockQPU, QPUSampler
-from annealfit.samplers.dwave.programming import Program
+from annealfit.samplers.dwave.qpu import Program
 
 
 def seconds_of_tiles(topology: str, size: int) -> float:
@@ -90,16 +89,14 @@ def run_limits() -> None:
         sampler = QPUSampler(MockQPU(topology))
         for coordinates in ("raw", "centred"):
             for bits in (1, 2, 3):
-                classifier = AnnealedClassifier(bits=bits, coordinates=coordinates, random_state=0)
+                classifier = AnnealedClassifier(bits=bits, random_state=0, method=Method(coordinates=coordinates))
                 problems = list(classifier.problems(X, data.y_train))
-                limits = sampler._tiles.limits(problems[0], len(problems))
+                limits = sampler._tiles_of(problems).limits
                 program = Program.of(problems, sampler.ranges, sampler.chain_prefactor)
+                size = problems[0].n_variables
                 taken = max(
-                    limit.excess(problem.to_ising()[1][np.triu_indices(problem.n_variables, 1)] / scale, strength)
-                    for problem, scale, told, tile in zip(
-                        problems, program.scales, program.describe(), limits, strict=True
-                    )
-                    for strength in (told["chain_strength"],)
+                    limit.excess(problem.to_ising()[1][np.triu_indices(size, 1)] / scaled.scale, scaled.chain_strength)
+                    for problem, scaled, tile in zip(problems, program.resolutions, limits, strict=True)
                     for limit in tile
                 )
                 rows.append([topology, coordinates, str(bits), f"{taken:.0%}"])

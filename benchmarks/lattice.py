@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit import AnnealedClassifier, Method, RandomConvFeatures, load_dataset
 from annealfit.problems.problem import Problems
 from annealfit.samplers import LatticeSolver, Samples, SimulatedAnnealer
 
@@ -27,7 +27,8 @@ def digits_training(
     data = load_dataset("digits", seed=42)
     X = RandomConvFeatures(n_filters=n_filters, random_state=42).fit_transform(data.X_train)
     coordinates = "centred" if centred else "raw"
-    return AnnealedClassifier(bits=bits, coordinates=coordinates, random_state=42, **settings), X, data.y_train
+    classifier = AnnealedClassifier(bits=bits, random_state=42, method=Method(coordinates=coordinates))
+    return classifier.set_params(**settings), X, data.y_train
 
 
 def first_problems(n_filters: int, bits: int, *, centred: bool, **settings: object) -> Problems:
@@ -85,7 +86,11 @@ def run(*, quick: bool) -> None:
     ]
     print_table(f"Proven within {time_limit:.0f} s, default range; medians of ten problems", HEADINGS, rows)
     rows = [
-        row(first_problems(2, bits, centred=centred, curvature="gram", update_range=0.5), name, time_limit)
+        row(
+            first_problems(2, bits, centred=centred, method__curvature="gram", method__update_range=0.5),
+            name,
+            time_limit,
+        )
         for name, centred in frames.items()
         for bits in range(1, 4 if quick else 6)
     ]

@@ -6,7 +6,7 @@ from benchmarks.timing import print_table
 
 import numpy as np
 
-from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit import AnnealedClassifier, Method, RandomConvFeatures, load_dataset
 from annealfit.models.baselines import solve_logistic
 from annealfit.training.objectives import LinearHead
 from annealfit.problems.bounds import lower_bounds
@@ -36,10 +36,10 @@ class Digits:
             f"{sum(row['access_seconds'] for row in history):.2f}",
         ]
 
-    def calls_to(self, multiple: float, seed: int, **settings: object) -> str:
+    def calls_to(self, multiple: float, seed: int, method: Method) -> str:
         """Calls of the device until the loss is so many times the optimum's."""
         sampler = QPUSampler(MockQPU(seed=seed), num_reads=50)
-        classifier = AnnealedClassifier(bits=2, max_iter=60, sampler=sampler, random_state=seed, **settings)
+        classifier = AnnealedClassifier(bits=2, max_iter=60, sampler=sampler, random_state=seed, method=method)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             history = classifier.fit(self.X, self.y).history_
@@ -48,18 +48,17 @@ class Digits:
         return str(calls[near.index(True)]) if any(near) else f"> {calls[-1]}"
 
 
-OLD_RULES = {"curvature": "bound", "acceptance": "line_search", "range_policy": "adaptive"}
 RULES = {
-    "raw, rules of 0.1.0": {**OLD_RULES, "coordinates": "raw"},
-    "centred, rules of 0.1.0": OLD_RULES,
-    "raw, the defaults otherwise": {"coordinates": "raw"},
-    "the defaults": {},
+    "raw, rules of 0.1.0": Method("bound", "raw", "line_search", "adaptive"),
+    "centred, rules of 0.1.0": Method("bound", "centred", "line_search", "adaptive"),
+    "raw, the defaults otherwise": Method(coordinates="raw"),
+    "the defaults": Method(),
 }
 
 
 def run_calls() -> None:
     small = Digits(18)
-    rows = [[name, *(small.calls_to(1.003, seed, **rules) for seed in (0, 1))] for name, rules in RULES.items()]
+    rows = [[name, *(small.calls_to(1.003, seed, method) for seed in (0, 1))] for name, method in RULES.items()]
     print_table(
         "Calls to 1.003 × the optimum: 2 bits, P16 with published noise, 50 reads", ["rules", "seed 0", "seed 1"], rows
     )
@@ -72,19 +71,18 @@ def run(*, quick: bool) -> None:
     small = Digits(18)
     problems = AnnealedClassifier(bits=2, random_state=0).problems(small.X, small.y)
     bound = lower_bounds(problems).sum()
-    sweep = QPUSampler(MockQPU(seed=3)).sweep_chain_prefactors(problems, [0.5, 1.0, 1.414, 2.0, 3.0, 4.0])
+    rows = []
+    for prefactor in (0.5, 1.0, 1.414, 2.0, 3.0, 4.0):
+        sampler = QPUSampler(MockQPU(seed=3), chain_prefactor=prefactor)
+        answers = sampler.solve(problems, range(len(problems)))
+        best = sum(answer.best_energy for answer in answers) - bound
+        mean = sum(answer.energies.mean() for answer in answers) - bound
+        broken = sampler.summarise(answers)["chain_breaks"]
+        rows.append([f"{prefactor:g}", f"{best:.4f}", f"{mean:.4f}", f"{broken:.1%}"])
     print_table(
         "Chain strength: digits, d = 18, 2 bits, first iteration, P16 with published noise, 100 reads",
         ["prefactor", "best above bound", "mean above bound", "chains broken"],
-        [
-            [
-                f"{row['chain_prefactor']:g}",
-                f"{row['energy'] - bound:.4f}",
-                f"{row['mean_energy'] - bound:.4f}",
-                f"{row['chain_breaks']:.1%}",
-            ]
-            for row in sweep
-        ],
+        rows,
     )
     iterations = 10 if quick else 40
     rows = [

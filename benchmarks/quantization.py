@@ -30,9 +30,9 @@ from annealfit.problems.problem import QuadraticProblem
 from annealfit.problems.problem import Problems
 from annealfit.quantization import GPTQ, Annealed, Descent, Grid, InputMoments, quantize_layer, quantize_network
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
-from annealfit.quantization.layers import Layer
+from annealfit.quantization.layer_problem import Layer
 from annealfit.quantization.sampled import to_problems
-from annealfit.studies.report.quantization_figure import save_layer_errors
+from annealfit.studies.report.figures import save_layer_errors
 from annealfit.samplers import SimulatedAnnealer
 from benchmarks.quantized_networks import Trained, conv_net, perceptron
 

@@ -20,7 +20,6 @@ from annealfit import RandomConvFeatures, load_dataset
 from annealfit.training.objectives import LinearHead
 from annealfit.quantization import Grid, LowBitHead, Refinement, quantize_layer
 from annealfit.quantization.refinement import _fit_scales
-from annealfit.quantization.scales import scales_of_weights
 
 Found = tuple[str, str, np.ndarray, float]  # levels, method, weights (D + 1, C), processor seconds
 
@@ -42,7 +41,7 @@ def features_of(name: str, seed: int) -> tuple[Any, ...]:
 def straight_through(head: LinearHead, start: np.ndarray, grid: Grid, rate: float, steps: int) -> LowBitHead:
     """Adam on real weights (D, C) and on the logarithms of scales, the gradient of rounding taken as 1."""
     weights, biases = start[:-1].copy(), start[-1].copy()
-    logarithms = np.log(scales_of_weights(weights.T, grid, np.array([0]))[:, 0])
+    logarithms = np.log(grid.scales_of(weights.T, np.array([0]))[:, 0])
     parameters = [weights, biases, logarithms]
     means = [(np.zeros_like(own), np.zeros_like(own)) for own in parameters]
     best, least = None, np.inf

@@ -4,26 +4,33 @@
 """
 
 from pathlib import Path
+from typing import Any
 
 from benchmarks.timing import print_table
 
 import numpy as np
+from matplotlib.text import Text
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.models.baselines import solve_logistic
 from annealfit.training.objectives import LinearHead
-from annealfit.studies.report.drawing import dress, label_point, make_figure, part_labels, save_figure, use_logarithm
-from annealfit.studies.report.palette import INK, SERIES, SOFT
+from annealfit.studies.report.drawing import INK, SERIES, SOFT, dress, make_figure, save_figure, use_logarithm
 
 SEEDS = range(42, 47)
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "story.png"
+# Where a label may stand around its marker, in points, and which part of it stands there: near before far.
+PLACES = [
+    (distance * x, distance * y, {1: "left", 0: "center", -1: "right"}[x], {1: "bottom", 0: "center", -1: "top"}[y])
+    for distance in (7, 16, 28, 42)
+    for x, y in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
+]
 
 
 def settings() -> dict[str, AnnealedClassifier]:
     found = {f"literal, {bits} bits": AnnealedClassifier.from_paper(bits) for bits in (5, 20)}
     found |= {f"matched, {bits} bits": AnnealedClassifier.from_paper(bits, "matched") for bits in (5, 10, 20)}
     found |= {f"annealfit, {bits} bit{'s' * (bits > 1)}": AnnealedClassifier(bits) for bits in (1, 2, 3)}
-    found["annealfit, 3 bits, descent"] = AnnealedClassifier(3, max_iter=1000, acceptance="descent")
+    found["annealfit, 3 bits, descent"] = AnnealedClassifier(3, max_iter=1000, method="descent")
     return found
 
 
@@ -80,6 +87,30 @@ def draw(courses: dict[str, list[float]]) -> None:
     figure.draw_without_rendering()  # until the panels have their places, labels cannot have theirs
     part_labels(by_variables, labels)
     save_figure(figure, IMAGE)
+
+
+def label_point(axes: Any, text: str, place: tuple[float, float]) -> Any:
+    """A label of a marker, with a thin line to it; `part_labels` finds its place."""
+    leader = {"arrowstyle": "-", "color": SOFT, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 4}
+    return axes.annotate(text, place, (0, 0), textcoords="offset points", arrowprops=leader, fontsize=8, color=INK)
+
+
+def part_labels(axes: Any, labels: list[Any]) -> None:
+    """Put each label beside its marker, where it covers as few others as possible and stays inside the panel."""
+    panel, obstacles = axes.get_window_extent(), [line.get_window_extent() for line in axes.lines]  # markers are lines
+
+    def put(text: Any, place: tuple[float, float, str, str]) -> Any:
+        text.set(position=place[:2], horizontalalignment=place[2], verticalalignment=place[3])
+        return Text.get_window_extent(text)  # without its leader
+
+    def cost(text: Any, place: tuple[float, float, str, str]) -> int:
+        extent = put(text, place)
+        inside = panel.x0 <= extent.x0 and extent.x1 <= panel.x1 and panel.y0 <= extent.y0 and extent.y1 <= panel.y1
+        return int(extent.count_overlaps(obstacles)) + (0 if inside else 2)
+
+    for text in labels:
+        best = min(PLACES, key=lambda place: cost(text, place))  # the nearest of the best
+        obstacles.append(put(text, best))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 
-from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit import AnnealedClassifier, Method, RandomConvFeatures, load_dataset
 
 
 def digits(n_filters):
@@ -31,7 +31,12 @@ def cases():
     yield "d=18, 3 bits", small, AnnealedClassifier(3, **options), 60
     yield "d=18, 1 bit", small, AnnealedClassifier(1, **options), 60
     yield "d=18, matched, 20 bits", small, AnnealedClassifier.from_paper(20, "matched"), 60
-    yield "d=18, 3 bits, gauss_newton", small, AnnealedClassifier(3, curvature="gauss_newton", **options), 20
+    yield (
+        "d=18, 3 bits, gauss_newton",
+        small,
+        AnnealedClassifier(3, method=Method(curvature="gauss_newton"), **options),
+        20,
+    )
     yield "d=72, 3 bits", larger, AnnealedClassifier(3, **options), 60
     yield "d=72, matched, 20 bits", larger, AnnealedClassifier.from_paper(20, "matched"), 60
     yield "d=512, 5000 rows, 3 bits", wide, AnnealedClassifier(3, **options), 4

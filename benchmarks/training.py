@@ -11,7 +11,7 @@ from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.studies.paper_tables import paper_table
 from annealfit.models.baselines import SGD_RATE, solve_logistic, train_sgd
 from annealfit.training.objectives import LinearHead
-from annealfit.training.initialization import uniform
+from annealfit.training.policies import uniform
 
 
 def papers_clock(X: np.ndarray, y: np.ndarray) -> None:

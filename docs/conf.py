@@ -6,9 +6,13 @@ reads as well on its own; Furo, because it fits a phone, has dark colours, and f
 """
 
 import re
+from typing import Any
+
+from docutils.nodes import SkipNode, math_block
+from docutils.utils.math.latex2mathml import math, parse_latex_math
 
 import annealfit
-from annealfit.studies.report.palette import FONT, NUMBERS_FONT, PAGE
+from annealfit.studies.report.drawing import FONT, NUMBERS_FONT, PAGE
 
 project = "annealfit"
 author = "The annealfit developers"
@@ -17,7 +21,8 @@ version = release = annealfit.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
-myst_enable_extensions = ["attrs_inline"]
+myst_enable_extensions = ["attrs_inline", "dollarmath"]
+html_math_renderer = "mathml"
 suppress_warnings = ["ref.python"]  # words of a parameter's type are words, not names to link to
 exclude_patterns = ["conf.py"]
 nitpicky = False
@@ -113,7 +118,16 @@ def skip_requests(app: object, what: str, name: str, thing: object, skip: bool, 
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 
-def setup(app: object) -> None:
-    """Read docstrings before napoleon does."""
-    app.connect("autodoc-process-docstring", read_docstring, priority=400)  # type: ignore[attr-defined]
-    app.connect("autodoc-skip-member", skip_requests)  # type: ignore[attr-defined]
+def show_formula(writer: Any, node: Any) -> None:
+    """Write a formula as MathML, which browsers render without a script: docutils' own translation of LaTeX."""
+    display = isinstance(node, math_block)
+    tree = math(display="block") if display else math()
+    writer.body.append(parse_latex_math(tree, node.astext()).toxml())
+    raise SkipNode
+
+
+def setup(app: Any) -> None:
+    """Read docstrings before napoleon does, and show formulas."""
+    app.add_html_math_renderer("mathml", (show_formula, None), (show_formula, None))
+    app.connect("autodoc-process-docstring", read_docstring, priority=400)
+    app.connect("autodoc-skip-member", skip_requests)

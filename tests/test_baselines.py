@@ -8,7 +8,7 @@ from annealfit.training.objectives import ConvNet, LinearHead
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_logistic_optimum_is_where_our_gradient_vanishes(blobs, n_classes):
+def test_the_gradient_vanishes_at_the_logistic_optimum(blobs, n_classes):
     X, y = blobs
     head = LinearHead.of_arrays(X, y % n_classes, n_classes, 1e-2)
     slope = head.at(solve_logistic(X, y % n_classes, 1e-2).weights).gradients
@@ -26,7 +26,7 @@ def test_sgd_approaches_the_optimum_from_above(blobs):
     assert best <= losses[-1] <= best * 1.01
 
 
-def test_bad_baselines(blobs):
+def test_invalid_arguments_of_baselines_are_refused(blobs):
     X, y = blobs
     with pytest.raises(InvalidInputError, match="above 0"):
         solve_logistic(X, y, 0.0)
@@ -47,21 +47,25 @@ def small_net():
     return net, net.first_weights(generator.normal(size=(network.n_features + 1, 3)))
 
 
-def test_the_gradients_of_a_batch_of_all_are_those_of_the_objective(small_net):
+def gradient_of(net, part, weights):
+    """The gradient of a network in the shape of the weights of one part."""
+    at = net.at(weights)
+    return at.gradients.T if part == "head" else net.layer(part, at, 0).at(weights[part]).gradients
+
+
+def test_the_gradients_of_a_batch_of_all_images_are_those_of_the_objective(small_net):
     net, weights = small_net
     found = _batch_gradients(net, weights, np.arange(50))
     for part in net.parts:
-        expected = net.at(part, weights).gradients
-        np.testing.assert_allclose(found[part].T if part == "head" else found[part], expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found[part], gradient_of(net, part, weights), rtol=1e-9, atol=1e-12)
 
 
 def test_the_first_step_of_adam_is_the_rate_times_the_sign(small_net):
     net, weights = small_net
     result = train_adam(net, weights, rate=1e-3, epochs=1, batch_size=50)
     for part in net.parts:
-        gradient = net.at(part, weights).gradients
         step = result.weights[part] - weights[part]
-        np.testing.assert_allclose(step, -1e-3 * np.sign(gradient.T if part == "head" else gradient), rtol=1e-4)
+        np.testing.assert_allclose(step, -1e-3 * np.sign(gradient_of(net, part, weights)), rtol=1e-4)
 
 
 def test_adam_follows_the_recurrence_of_its_paper(small_net):
@@ -70,7 +74,7 @@ def test_adam_follows_the_recurrence_of_its_paper(small_net):
     result = train_adam(net, weights, rate=1e-2, epochs=3, batch_size=50)
     now, first, second, value = dict(weights), 0.0, 0.0, weights["conv1"][1, 2]
     for step in range(1, 4):
-        gradient = net.at("conv1", now).gradients[1, 2]
+        gradient = gradient_of(net, "conv1", now)[1, 2]
         first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
         corrected = first / (1 - 0.9**step), second / (1 - 0.999**step)
         value -= 1e-2 * (1 - (step - 1) / 3) * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
@@ -83,12 +87,12 @@ def _after(step):
     return lambda row: row["iteration"] == step
 
 
-def test_adam_lowers_the_loss_and_leaves_what_is_not_trained(small_net):
+def test_adam_decreases_the_loss_and_leaves_layers_that_are_not_trained(small_net):
     net, weights = small_net
     frozen = ConvNet(net.images, net.network, net.filters, [1], 0.01)
     result = train_adam(frozen, frozen.first_weights(weights["head"]), rate=1e-2, epochs=20, batch_size=10, seed=1)
     assert result.history[-1]["loss"] < 0.8 * result.history[0]["loss"]
     assert set(result.weights) == {"conv2", "head"}
-    assert frozen.at("head", result.weights).loss == result.history[-1]["loss"]
+    assert frozen.at(result.weights).loss == result.history[-1]["loss"]
     with pytest.raises(InvalidInputError, match="learning rate"):
         train_adam(frozen, weights, rate=0)

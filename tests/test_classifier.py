@@ -3,27 +3,45 @@ import json
 import numpy as np
 import pytest
 import safetensors.numpy
+from estimators import annealed
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from annealfit import AnnealedClassifier
+from annealfit import AnnealedClassifier, Checkpoint
 from annealfit._support.errors import FileFormatError, InvalidInputError
 from annealfit._support.files import write_tensors
 from annealfit.samplers import ExactSolver
+from annealfit.training import METHODS
 from annealfit.training.objectives import softmax
 
 
-def test_the_papers_settings_to_the_letter():
+def test_the_settings_of_the_paper():
     clf = AnnealedClassifier.from_paper(bits=20)
-    assert (clf.bits, clf.max_iter, clf.regularization, clf.update_range, clf.step) == (
-        20,
-        1000,
-        1e-3,
-        0.5,
-        1.0,
-    )
-    assert (clf.curvature, clf.acceptance, clf.range_policy) == ("gram", "always", "fixed")
+    assert (clf.bits, clf.max_iter, clf.regularization, clf.method) == (20, 1000, 1e-3, "literal")
+    for word in ("literal", "matched"):
+        method = METHODS[word]
+        assert (method.update_range, method.step, method.initialization) == (0.5, 1.0, "uniform")
+        assert (method.curvature, method.coordinates, method.acceptance) == ("gram", "raw", "always")
+        assert (method.range_policy, method.precision_policy, method.max_couplings) == ("fixed", "fixed", None)
+    assert clf.sampler.beta_range == (0.01, 3.0)
+    assert AnnealedClassifier.from_paper(bits=5, preset="matched").sampler.beta_range == (0.01, 12.0)
     changed = clf.set_params(max_iter=3, sampler=ExactSolver(), random_state=1)
     assert changed.max_iter == 3
+
+
+@pytest.mark.parametrize("word", METHODS)
+def test_every_word_is_a_method(blobs, word):
+    X, y = blobs
+    clf = AnnealedClassifier(max_iter=3, method=word, random_state=0).fit(X, y)
+    spelt = AnnealedClassifier(max_iter=3, method=METHODS[word], random_state=0, sampler=None)
+    if word in ("literal", "matched"):  # whose annealer comes with the word
+        spelt.set_params(sampler=AnnealedClassifier.from_paper(bits=3, preset=word).sampler)
+    np.testing.assert_array_equal(clf.coef_, spelt.fit(X, y).coef_)
+    assert clf.method == word
+
+
+def test_the_method_descent_rests_on_an_upper_bound():
+    method = METHODS["descent"]
+    assert (method.curvature, method.acceptance) == ("bound", "descent")
 
 
 def test_probabilities_are_the_softmax_of_the_logits(blobs):
@@ -35,9 +53,9 @@ def test_probabilities_are_the_softmax_of_the_logits(blobs):
     np.testing.assert_array_equal(clf.predict(X), clf.classes_[logits.argmax(axis=1)])
 
 
-def test_the_seed_decides_everything(blobs):
+def test_the_seed_decides_the_weights(blobs):
     X, y = blobs
-    fit = lambda seed: AnnealedClassifier(max_iter=5, random_state=seed, initialization="uniform").fit(X, y)  # noqa: E731
+    fit = lambda seed: annealed(max_iter=5, random_state=seed, initialization="uniform").fit(X, y)  # noqa: E731
     np.testing.assert_array_equal(fit(1).coef_, fit(1).coef_)
     assert not np.array_equal(fit(1).coef_, fit(2).coef_)
 
@@ -64,17 +82,18 @@ def test_problems_are_those_of_the_first_iteration(blobs):
         ({"regularization": np.nan}, "regularization"),
         ({"step": 0}, "step is 0; it must be a finite number, above 0 and at most 1"),
         ({"step": 1.5}, "at most 1"),
-        ({"checkpoint_every": 0}, "checkpoint_every"),
+        ({"checkpoint": Checkpoint("c.safetensors", every=0)}, "every .* is 0; it must be a whole number, at least 1"),
+        ({"checkpoint": Checkpoint("c.safetensors", resume="yes")}, "resume is 'yes'; it must be True or False"),
+        ({"method": "best"}, "method is 'best'; choose one of .*'annealfit'"),
+        ({"method": None}, "method is None; choose one of"),
+        ({"arithmetic": "half"}, "arithmetic is 'half'; choose one of 'auto', 'double', 'numpy'"),
         ({"curvature": "hessian"}, "curvature is 'hessian'; choose one of .*'gram'"),
         ({"acceptance": "sometimes"}, "acceptance is 'sometimes'; choose one of 'always'"),
         ({"range_policy": None}, "range_policy is None; choose one of .*'fixed'"),
         ({"initialization": "ones"}, "initialization is 'ones'; choose one of 'uniform', 'zeros'"),
         ({"sampler": "anneal"}, "sampler is 'anneal'; choose one of .*'native'"),
-        ({"sampler": 3}, "wrap a dimod sampler"),
-        (
-            {"coordinates": "polar"},
-            "coordinates is 'polar'; choose one of 'centred', 'partly_whitened', 'raw', 'whitened'",
-        ),
+        ({"sampler": 3}, "a dimod sampler"),
+        ({"coordinates": "polar"}, "coordinates is 'polar'; choose one of 'centred', 'raw'"),
         ({"curvature": ExactSolver}, "the class ExactSolver; pass an object"),
         ({"class_weight": "heavy"}, "'balanced', a dict, or None"),
         ({"validation_fraction": 1.5}, "below 1"),
@@ -85,7 +104,7 @@ def test_problems_are_those_of_the_first_iteration(blobs):
 )
 def test_bad_settings_are_refused_with_limit_and_remedy(blobs, options, message):
     with pytest.raises(InvalidInputError, match=message):
-        AnnealedClassifier(**options).fit(*blobs)
+        annealed(**options).fit(*blobs)
 
 
 def test_an_unknown_preset_is_refused():
@@ -192,12 +211,12 @@ def test_a_whole_file_of_another_kind_is_refused(tmp_path):
         AnnealedClassifier.load(tmp_path / "m")
 
 
-def test_a_missing_file_is_just_missing(tmp_path):
+def test_a_missing_file_is_not_found(tmp_path):
     with pytest.raises(FileNotFoundError):
         AnnealedClassifier.load(tmp_path / "nowhere")
 
 
-def test_a_fit_that_fails_leaves_nothing_half_fitted(blobs):
+def test_a_fit_that_fails_leaves_the_classifier_as_it_was(blobs):
     X, y = blobs
 
     def fail(iteration):
@@ -215,7 +234,7 @@ def test_a_fit_that_fails_leaves_nothing_half_fitted(blobs):
     np.testing.assert_array_equal(fitted.predict(X), before)
 
 
-def test_a_training_that_did_not_converge_says_so_and_what_to_do(blobs):
+def test_a_training_that_did_not_converge_warns(blobs):
     X, y = blobs
     with pytest.warns(ConvergenceWarning, match="standardise the features"):
         AnnealedClassifier(max_iter=2).fit(X * 100, y)

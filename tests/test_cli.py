@@ -16,7 +16,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from annealfit.cli import app
-from annealfit.studies import store
+from annealfit.studies import records as store
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 

@@ -1,4 +1,4 @@
-"""What the defaults reach: one to three bits, near the optimum that scikit-learn finds, on all six data sets."""
+"""Convergence of the default method with one to three bits to the optimum of scikit-learn, on all six data sets."""
 
 import functools
 import os
@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit import AnnealedClassifier, Method, RandomConvFeatures, load_dataset
 from annealfit.models.baselines import solve_logistic
 from annealfit.samplers import LatticeSolver, LevelAnnealer
 from annealfit.training.objectives import LinearHead
@@ -39,7 +39,7 @@ def trained(name, seed, **settings):
 
 
 def iterations(X, y, optimum, **settings):
-    """Iterations to 1.001 times the optimum; none of them raises the loss."""
+    """Iterations to 1.001 times the optimum; none of them increases the loss."""
     history = AnnealedClassifier(max_iter=60, tol=0, **settings).fit(X, y).history_
     assert all(row["loss_change"] <= 0 for row in history)
     return 1 + sum(row["loss"] > 1.001 * optimum for row in history)
@@ -55,7 +55,7 @@ def test_iterations_on_digits(bits, allowed):
 @pytest.mark.parametrize(("bits", "allowed"), [(3, 40), (5, 30)])
 def test_iterations_on_mnist_at_full_size(bits, allowed, monkeypatch):
     if not (DATA / "mnist").is_dir():
-        pytest.skip("no files of mnist at hand; set ANNEALFIT_DATA")
+        pytest.skip("no files of mnist; set ANNEALFIT_DATA")
     monkeypatch.setenv("ANNEALFIT_DATA", str(DATA))
     data = load_dataset("mnist", seed=42, n_train=6000, n_test=10, size=28)
     X = RandomConvFeatures(32, kernel_size=7, pool_size=5, random_state=42).fit_transform(data.X_train)
@@ -66,7 +66,7 @@ def test_iterations_on_mnist_at_full_size(bits, allowed, monkeypatch):
 @pytest.mark.parametrize("bits", [1, 2, 3])
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer, load_digits])
 @pytest.mark.filterwarnings("error")
-def test_tables_converge_to_the_tolerance_without_a_warning(load, bits):
+def test_small_tables_converge_to_the_tolerance_without_a_warning(load, bits):
     X, y = load(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     for seed in (0, 42):  # with 42, one bit of digits has classes whose first ranges are too wide
@@ -91,36 +91,36 @@ def test_the_default_sampler_finds_the_proven_optimum_of_centred_problems(bits):
     assert np.mean(close[:10]) >= 0.95  # with the seed of the documentation too
 
 
-@pytest.mark.parametrize("acceptance", ["line_search", "descent"])
+@pytest.mark.parametrize("method", [Method(acceptance="line_search"), "descent"], ids=["line_search", "descent"])
 @pytest.mark.parametrize(("bits", "allowed"), [(1, 0.015), (2, 0.006), (3, 0.003)])
-def test_digits_after_200_iterations(bits, allowed, acceptance):
-    results = [trained("digits", seed, bits=bits, max_iter=200, acceptance=acceptance)[:2] for seed in SEEDS]
+def test_digits_after_200_iterations(bits, allowed, method):
+    results = [trained("digits", seed, bits=bits, max_iter=200, method=method)[:2] for seed in SEEDS]
     excess, difference = np.mean(results, axis=0)
     assert excess <= allowed
     assert abs(difference) <= 0.005  # half a point
 
 
-@pytest.mark.parametrize("acceptance", ["line_search", "descent"])
-def test_digits_with_3_bits_and_1000_iterations(acceptance):
+@pytest.mark.parametrize("method", [Method(acceptance="line_search"), "descent"], ids=["line_search", "descent"])
+def test_digits_with_3_bits_and_1000_iterations(method):
     for seed in SEEDS:
-        assert trained("digits", seed, bits=3, max_iter=1000, acceptance=acceptance)[0] <= 0.0002
+        assert trained("digits", seed, bits=3, max_iter=1000, method=method)[0] <= 0.0002
 
 
 @pytest.mark.parametrize("name", IMAGES)
-@pytest.mark.parametrize("acceptance", ["line_search", "descent"])
-@pytest.mark.filterwarnings("ignore::UserWarning")  # the files at hand are parts of CIFAR-10 and EMNIST
-def test_3_bits_are_within_1_percent_in_300_iterations_and_descend(name, acceptance, monkeypatch):
+@pytest.mark.parametrize("method", [Method(acceptance="line_search"), "descent"], ids=["line_search", "descent"])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the files are parts of CIFAR-10 and EMNIST
+def test_3_bits_are_within_1_percent_in_300_iterations_and_descend(name, method, monkeypatch):
     if not (DATA / name).is_dir():
-        pytest.skip(f"no files of {name} at hand; set ANNEALFIT_DATA")
+        pytest.skip(f"no files of {name}; set ANNEALFIT_DATA")
     monkeypatch.setenv("ANNEALFIT_DATA", str(DATA))
     for seed in (42, 43):
-        excess, _, clf = trained(name, seed, bits=3, max_iter=300, acceptance=acceptance)
+        excess, _, clf = trained(name, seed, bits=3, max_iter=300, method=method)
         assert excess <= 0.01
         assert all(row["loss_change"] <= 1e-12 for row in clf.history_)
 
 
 def test_the_certificate_shows_how_far_the_papers_anneals_are_from_their_optimum():
-    """Twenty bits at β = 3: the answers are worse than no update at all, where a negative energy was to be had."""
+    """Twenty bits at β = 3: answers are worse than no update, where negative energies exist."""
     X, y, *_ = prepared("digits", 42)
     literal = AnnealedClassifier.from_paper(20).set_params(max_iter=50, random_state=42).fit(X, y)
     ours = AnnealedClassifier(max_iter=50, random_state=42).fit(X, y)

@@ -12,8 +12,7 @@ from PIL import Image
 
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit._support.errors import FileFormatError, InvalidInputError
-from annealfit.data.datasets import is_available
-from annealfit.data.datasets.images import ImagePreparation, read_image
+from annealfit.data.datasets import ImagePreparation, is_available, read_image
 from annealfit.models.image_classifier import ImageClassifier
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -1,4 +1,4 @@
-"""The paper's digits results beside ours, averaged over seeds 42–46."""
+"""Accuracies on digits beside those that the paper reports."""
 
 import functools
 
@@ -8,10 +8,10 @@ import pytest
 from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 from annealfit.models.baselines import train_sgd
 from annealfit.studies.paper_tables import paper_table
-from annealfit.training.initialization import uniform
 from annealfit.training.objectives import LinearHead
+from annealfit.training.policies import uniform
 
-SEEDS = range(42, 47)
+SEEDS = (42, 43)
 PAPER = {row["method"]: row for row in paper_table("digits")}
 
 
@@ -27,9 +27,9 @@ def paper_accuracies(method):
     return np.array([float(row["train_accuracy_percent"]), float(row["test_accuracy_percent"])])
 
 
-def annealed_accuracies(bits, preset, seeds=SEEDS):
+def annealed_accuracies(bits, preset):
     accuracies = []
-    for seed in seeds:
+    for seed in SEEDS:
         X_train, y_train, X_test, y_test = digits(seed)
         clf = AnnealedClassifier.from_paper(bits, preset=preset).set_params(random_state=seed).fit(X_train, y_train)
         accuracies.append((clf.score(X_train, y_train), clf.score(X_test, y_test)))
@@ -56,6 +56,6 @@ def test_matched_is_within_5_points_of_the_paper(bits):
 @pytest.mark.parametrize("bits", [10, 20])
 def test_literal_does_not_reach_the_papers_accuracy(bits):
     """Algorithm 1 at the printed temperatures: every step is mostly noise, at any number of bits."""
-    train, test = annealed_accuracies(bits, "literal", seeds=[42, 43])
+    train, test = annealed_accuracies(bits, "literal")
     assert max(train, test) < 40
     assert min(paper_accuracies(f"qubo_{bits}")) > 75

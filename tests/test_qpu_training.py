@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("dwave.system")
 
-from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
+from annealfit import AnnealedClassifier, Checkpoint, Method, RandomConvFeatures, load_dataset
 from annealfit._support.errors import InvalidInputError, SamplerError
 from annealfit.data.rows import DenseChunk, Rows
 from annealfit.models.baselines import solve_logistic
@@ -96,7 +96,9 @@ def test_a_fifth_of_the_calls_failing_costs_little_and_is_all_in_the_history(dig
 
 def test_bits_that_will_not_fit_later_are_refused_before_the_first_call(digits):
     device = MockQPU("P16")
-    classifier = AnnealedClassifier(bits=12, precision_policy="adaptive", sampler=QPUSampler(device), random_state=0)
+    classifier = AnnealedClassifier(
+        bits=12, sampler=QPUSampler(device), random_state=0, method=Method(precision_policy="adaptive")
+    )
     with pytest.raises(SamplerError, match="228 variables"):
         classifier.fit(digits.X_train, digits.y_train)
     assert device.calls == 0
@@ -123,14 +125,15 @@ def test_the_budget_ends_the_training_with_what_was_learnt(digits):
 
 def test_a_training_on_a_device_is_resumed_with_its_faults(digits, tmp_path):
     path = tmp_path / "training.safetensors"
-    options = {"bits": 1, "random_state": 0, "checkpoint": path}
+    options = {"bits": 1, "random_state": 0}
 
     def sampler(seed):
         return QPUSampler(MockQPU("Z12", seed=seed, faults={"connection": 0.5}), num_reads=10, backoff_seconds=0)
 
-    first = AnnealedClassifier(max_iter=4, sampler=sampler(1), **options).fit(digits.X_train, digits.y_train)
+    first = AnnealedClassifier(max_iter=4, sampler=sampler(1), checkpoint=path, **options)
+    first.fit(digits.X_train, digits.y_train)
     assert any(row["faults"] for row in first.history_)
-    both = AnnealedClassifier(max_iter=8, sampler=sampler(2), resume=True, **options)
+    both = AnnealedClassifier(max_iter=8, sampler=sampler(2), checkpoint=Checkpoint(path, resume=True), **options)
     both.fit(digits.X_train, digits.y_train)
     assert both.history_[:4] == first.history_
     assert both.n_iter_ == 8

@@ -1,8 +1,9 @@
-"""Sample weights and class weights: repetition, absence, scikit-learn's optimum; and what is refused."""
+"""Sample weights and class weights: repeated and absent rows, the optimum of scikit-learn, invalid weights."""
 
 import numpy as np
 import pytest
 import scipy.sparse
+from estimators import annealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, make_classification
@@ -21,24 +22,14 @@ def table(seed, n_classes):
     return generator.normal(size=(40, 3)) + 1.5 * generator.normal(size=(n_classes, 3))[y], y, generator
 
 
-# Single-precision anneals and products made anew: rounding stays what it is. A second direction's systems magnify it.
-STEADY = {
-    "max_iter": 25,
-    "random_state": 0,
-    "tol": 1e-5,
-    "coordinates": "raw",
-    "acceptance": "line_search",
-    "range_policy": "adaptive",
-    "sampler": "native",
-}
-
-
 def fit(X, y, sample_weight=None, **settings):
-    return AnnealedClassifier(**{**STEADY, **settings}).fit(X, y, sample_weight=sample_weight)
+    return annealed(**{"max_iter": 25, "random_state": 0, "tol": 1e-5, **settings}).fit(
+        X, y, sample_weight=sample_weight
+    )
 
 
 def assert_same(one, other):
-    """The same sums in another order: last bits, which anneals in single precision do not see."""
+    """Sums in another order differ in their last bits; no decision rests on those."""
     np.testing.assert_array_equal(one.classes_, other.classes_)
     np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(one.intercept_, other.intercept_, rtol=1e-9, atol=1e-12)
@@ -48,14 +39,14 @@ def assert_same(one, other):
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 4))
-def test_whole_weights_are_repeated_rows(seed, n_classes):
+def test_integer_weights_are_repeated_rows(seed, n_classes):
     X, y, generator = table(seed, n_classes)
     weights = generator.integers(1, 4, size=40)
     assert_same(fit(X, y, weights), fit(np.repeat(X, weights, axis=0), np.repeat(y, weights)))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
-def test_whole_weights_and_repeated_rows_have_the_same_optimum_with_the_defaults(n_classes):
+def test_integer_weights_and_repeated_rows_have_the_same_optimum(n_classes):
     """Both are certified to be within 1e-8 of it, so the loss is the same to that, and the weights to its root."""
     X, y, generator = table(7, n_classes)
     weights = generator.integers(0, 4, size=40)
@@ -69,7 +60,7 @@ def test_whole_weights_and_repeated_rows_have_the_same_optimum_with_the_defaults
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 4), st.booleans())
-def test_a_weight_of_zero_is_no_row(seed, n_classes, sparse):
+def test_a_row_of_weight_zero_is_left_out(seed, n_classes, sparse):
     X, y, generator = table(seed, n_classes)
     weights = generator.uniform(0.5, 2.0, size=40) * (generator.random(40) < 0.6)
     weights[: 2 * n_classes] = 1.0
@@ -78,12 +69,12 @@ def test_a_weight_of_zero_is_no_row(seed, n_classes, sparse):
     assert_same(fit(whole, y, weights), fit(less, y[kept], weights[kept]))
 
 
-def test_a_class_that_weighs_nothing_is_not_there():
+def test_a_class_of_weight_zero_is_left_out():
     X, y, _ = table(0, 4)
     assert_same(fit(X, y, np.where(y == 2, 0.0, 1.0)), fit(X[y != 2], y[y != 2]))
 
 
-def test_only_proportions_matter():
+def test_only_proportions_of_weights_matter():
     X, y, generator = table(1, 3)
     weights = generator.uniform(0.5, 2.0, size=40)
     assert_same(fit(X, y, weights), fit(X, y, weights * 1024.0))
@@ -101,12 +92,12 @@ def imbalanced(n_classes, seed=0):
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 0.2, 1: 3.0}])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_class_weights_have_scikit_learns_optimum(n_classes, class_weight, weighted):
+def test_class_weights_have_the_optimum_of_scikit_learn(n_classes, class_weight, weighted):
     X, y = imbalanced(n_classes)
     weights = np.random.default_rng(0).uniform(0.5, 2.0, size=len(y)) if weighted else None
     clf = fit(X, y, weights, class_weight=class_weight, max_iter=1000, tol=1e-9, regularization=1e-2)
     assert clf.stop_reason_ == "tolerance"
-    # scikit-learn sums where we average, so its C goes with the weight of all rows.
+    # scikit-learn sums over rows and annealfit averages, so C is scaled by the weight of all rows.
     of_classes = (
         {c: total_weight(weights, y) / (n_classes * total_weight(weights, y, c)) for c in range(n_classes)}
         if class_weight == "balanced"
@@ -124,7 +115,7 @@ def total_weight(weights, y, label=None):
     return float(chosen.sum() if weights is None else weights[chosen].sum())
 
 
-def test_two_classes_have_scikit_learns_optimum_by_one_problem_per_iteration():
+def test_two_classes_have_the_optimum_of_scikit_learn_and_one_problem_per_iteration():
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     clf = AnnealedClassifier(max_iter=2000, tol=1e-7, random_state=0, patience=None).fit(X, y)
@@ -140,7 +131,7 @@ def test_two_classes_have_scikit_learns_optimum_by_one_problem_per_iteration():
     np.testing.assert_allclose(clf.predict_proba(X), theirs.predict_proba(X), atol=1e-3)
 
 
-def test_ensembles_run_on_it():
+def test_ensembles_of_classifiers():
     X, y = imbalanced(3)
     boosted = AdaBoostClassifier(AnnealedClassifier(max_iter=10, random_state=0), n_estimators=5, random_state=0)
     assert boosted.fit(X, y).score(X, y) > 0.8
@@ -159,14 +150,14 @@ def test_ensembles_run_on_it():
         (np.where(np.arange(40) % 3 == 0, 1.0, 0.0), "one class only, 0;"),
     ],
 )
-def test_weights_that_are_none(weights, message):
+def test_invalid_weights_are_refused(weights, message):
     X, y, _ = table(0, 3)
     with pytest.raises(ValueError, match=message):
         fit(X, y, weights)
 
 
 @pytest.mark.parametrize("class_weight", [{0: -1.0}, {0: np.inf}, {0: 0.0}, [1, 2], np.ones(3), "even"])
-def test_class_weights_that_are_none(class_weight):
+def test_invalid_class_weights_are_refused(class_weight):
     X, y, _ = table(0, 3)
     with pytest.raises(ValueError, match="class_weight|class label"):
         fit(X, y, class_weight=class_weight)

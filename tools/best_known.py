@@ -9,12 +9,50 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 
+import numpy as np
+
+from annealfit._support.description import without_neutral
 from annealfit._support.files import write_json
 from annealfit.problems.importing import digest
-from annealfit.studies.instances import BestKnown, find_best, make_problem, select_instances
-from annealfit.studies.instances.known_energies import RECORD_FILE
+from annealfit.problems.problem import QuadraticProblem
+from annealfit.samplers import LatticeSolver, LevelAnnealer, Sampler, SimulatedAnnealer
+from annealfit.studies.instances import BestKnown, make_problem, select_instances
+from annealfit.studies.instances.catalogue import RECORD_FILE, SEED
+
+MOST_PROVABLE = 200  # parameters beyond which a proof is out of reach, and even preparing the search takes minutes
+
+
+def find_best(problem: QuadraticProblem, *, seconds: float = 20.0) -> BestKnown:
+    """Search for the lowest energy: by proof if that takes at most so many seconds, else by many anneals."""
+    found: BestKnown | None = None
+    for sampler in _searches(problem, seconds):
+        samples = sampler.sample(problem, seed=SEED)
+        bits = samples.bits[int(np.argmin(samples.energies))].ravel()
+        energy = float(problem.energy(bits))
+        proven = bool(samples.info.get("proven", False))
+        if found is None or proven or energy < found.energy - 1e-12 * abs(found.energy):
+            described = {**without_neutral(sampler.describe()), "seed": SEED}
+            found_by = {name: value for name, value in described.items() if value is not None}
+            text = "".join(map(str, bits.tolist()))
+            found = BestKnown(energy, proven, found_by, text, digest(problem.to_qubo()), problem.n_couplings)
+        if proven:
+            break
+    assert found is not None
+    return found
+
+
+def _searches(problem: QuadraticProblem, seconds: float) -> Iterator[Sampler]:
+    if problem.n_parameters > MOST_PROVABLE:
+        yield LevelAnnealer(num_reads=100, num_sweeps=500)
+        yield SimulatedAnnealer(num_reads=100, num_sweeps=2000)
+        return
+    yield LatticeSolver(time_limit=seconds)
+    yield LevelAnnealer(num_reads=1000, num_sweeps=500)
+    yield LevelAnnealer(num_reads=1000, num_sweeps=500, start="random")
+    yield SimulatedAnnealer(num_reads=1000, num_sweeps=1000)
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Print how large annealfit is and how much code a reader of one call crosses: `make house`.
+"""Print how large annealfit is and how much code a reader of one call crosses: `make size`.
 
 python tools/size.py                        this source tree
 python tools/size.py --source OTHER/src     another version beside this one

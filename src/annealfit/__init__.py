@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from annealfit.models import AnnealedClassifier, AnnealedConvNet
     from annealfit.problems.encoding import Encoding
     from annealfit.problems.problem import QuadraticProblem
+    from annealfit.training.checkpoint import Checkpoint
+    from annealfit.training.method import FilterMethod, Method
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "AnnealedClassifier",
     "AnnealedConvNet",
+    "Checkpoint",
     "Encoding",
+    "FilterMethod",
+    "Method",
     "QuadraticProblem",
     "RandomConvFeatures",
     "load_dataset",
@@ -30,7 +35,10 @@ __getattr__, __dir__ = lazy_exports(
     {
         "AnnealedClassifier": "models",
         "AnnealedConvNet": "models",
+        "Checkpoint": "training.checkpoint",
         "Encoding": "problems",
+        "FilterMethod": "training.method",
+        "Method": "training.method",
         "QuadraticProblem": "problems",
         "RandomConvFeatures": "data.features",
         "load_dataset": "data.datasets",

@@ -8,23 +8,19 @@ import dimod
 import numpy as np
 import pytest
 from pictures import assert_readable
-from rich.console import Console
 from typer.testing import CliRunner
 
 from annealfit._support.errors import InvalidInputError, MissingDependencyError, SamplerError
-from annealfit.cli import app, compare, comparison_tables
+from annealfit.cli import app, compare
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.export import read_npz
 from annealfit.problems.problem import Problems
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
 from annealfit.studies import Record
-from annealfit.studies.report.sampler_figure import draw_comparison, summarise_comparison
-from annealfit.studies.report.success_figure import draw_success
-from annealfit.studies.sampler_study import Comparison, TrainingRow
-from annealfit.studies.solving import ProblemSet, SolveRow
-from annealfit.studies.success import Estimate
-from annealfit.studies.truth import Truth
+from annealfit.studies.report.figures import draw_comparison, draw_success, summarise_comparison
+from annealfit.studies.sampler_study import Comparison, ProblemSet, SolveRow, TrainingRow
+from annealfit.studies.success import Estimate, Truth
 
 QUICK = ["compare-samplers", "digits", "--bits", "1", "--reads", "4", "--iterations", "2", "--late", "3"]
 RAW = ["--coordinates", "raw"]
@@ -33,9 +29,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def run(*arguments):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison_tables, "console", Console(highlight=False, width=100))
-        result = CliRunner().invoke(app, [*QUICK, *map(str, arguments)])
+    result = CliRunner().invoke(app, [*QUICK, *map(str, arguments)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -52,7 +46,7 @@ def finished(tmp_path_factory):
 def test_the_tables_name_every_sampler_once_and_the_optimum(finished):
     _, result = finished
     lines = result.stdout.partition("Success: ")[0].splitlines()  # the tables, without what is said of them
-    for name in compare.UNASKED:
+    for name in compare.DEFAULT_SAMPLERS:
         assert sum(line.startswith(f"{name} ") for line in lines) == 6  # first, late, training; raw and centred
     assert sum(line.startswith("logistic optimum") for line in lines) == 2
     assert not any(line.startswith("qpu") for line in lines)  # it costs money: only when asked for
@@ -79,7 +73,7 @@ def test_piped_output_has_no_bar_and_no_control_characters(finished):
 def test_the_document_says_what_was_measured_and_how(finished):
     folder, _ = finished
     document = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-    assert set(document["samplers"]) == set(compare.UNASKED)
+    assert set(document["samplers"]) == set(compare.DEFAULT_SAMPLERS)
     assert document["options"] == {
         "dataset": "digits", "preset": "annealfit", "bits": [1], "filters": 2, "kernel": 3, "pool": 2, "size": 8,
         "standardize": "none", "seed": 42, "repeats": 1, "reads": 4, "iterations": 2, "late": 3, "target": 1e-9,
@@ -92,7 +86,7 @@ def test_the_document_says_what_was_measured_and_how(finished):
         assert set(one) == {"name", "coordinates", "bits", "after", "count", "variables", "lower_bound", "truth"}
         assert one["truth"]["proven"] is True
         assert [set(truth) for truth in one["truth"]["problems"]] == [{"energy", "proven", "lower_bound"}] * 10
-    assert len(document["solving"]) == 4 * len(compare.UNASKED)
+    assert len(document["solving"]) == 4 * len(compare.DEFAULT_SAMPLERS)
     for row in document["solving"]:
         assert (row["bits"], row["proven"], row["failure"]) == (1, True, None)
         assert row["gap"] >= 0
@@ -105,7 +99,7 @@ def test_the_document_says_what_was_measured_and_how(finished):
         assert (row["access_seconds"] is None) == (row["sampler"] != "mock-qpu")
     *trained, optimum = document["training"]
     assert [(row["coordinates"], row["sampler"]) for row in trained] == [
-        (basis, name) for basis in ("raw", "centred") for name in compare.UNASKED
+        (basis, name) for basis in ("raw", "centred") for name in compare.DEFAULT_SAMPLERS
     ]
     assert all(len(row["losses"]) == 2 and row["loss_ratio"] >= 1 for row in trained)
     assert optimum["sampler"] == "logistic optimum"
@@ -115,7 +109,7 @@ def test_the_table_is_a_csv_file_too(finished):
     folder, _ = finished
     rows = list(csv.DictReader((folder / "comparison.csv").open(encoding="utf-8")))
     parts = [*VARIANTS, ("training", "raw"), ("training", "centred")]
-    expected = [(part, basis, name) for part, basis in parts for name in compare.UNASKED]
+    expected = [(part, basis, name) for part, basis in parts for name in compare.DEFAULT_SAMPLERS]
     assert [(row["problems"], row["coordinates"], row["sampler"]) for row in rows[:-1]] == expected
     assert (rows[-1]["problems"], rows[-1]["sampler"]) == ("training", "logistic optimum")
     first = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["solving"][0]
@@ -188,9 +182,7 @@ def test_what_is_not_proven_is_labelled():
     unproven = [truth for truth in one["truth"]["problems"] if not truth["proven"]]
     assert unproven
     assert all(truth["lower_bound"] < truth["energy"] for truth in unproven)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison_tables, "console", Console(highlight=False, width=100))
-        text = CliRunner().invoke(app, options).stdout
+    text = CliRunner().invoke(app, options).stdout
     assert re.search(r"optimum proven for \d of 10", text)
     assert re.search(r"levels .*≤ \d", text)
     assert "success is reaching the best energy known" in " ".join(text.split())
@@ -198,7 +190,7 @@ def test_what_is_not_proven_is_labelled():
 
 def test_what_is_not_installed_is_left_out_with_a_note_and_an_error_if_it_was_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "openjij", None)  # as if it were not installed
-    monkeypatch.setattr(compare, "UNASKED", ("native", "openjij"))
+    monkeypatch.setattr(compare, "DEFAULT_SAMPLERS", ("native", "openjij"))
     result = run(*RAW)
     assert "openjij is left out: " in result.stderr
     assert "annealfit[openjij]" in result.stderr
@@ -307,12 +299,18 @@ def crowd(times, shares):
     )
 
 
-def test_labels_of_the_figure_do_not_collide():
+def test_the_figure_has_a_marker_and_a_curve_per_sampler_and_one_legend():
     figure = draw_comparison(crowd([0.1, 0.13, 0.11, 0.5, 0.1, 9.0], [0.02, 0.022, 0.019, 0.02, 0.0, 1.4]))
-    figure.draw_without_rendering()
     energies, training = figure.axes
-    for axes, expected in ((energies, 7), (training, 6)):
-        assert len(axes.texts) == expected
+    markers = [line for line in energies.lines if line.get_linestyle() == "None"]
+    assert [line.get_fillstyle() for line in markers] == ["full", "none", *["full"] * 5]  # hollow: a device's own time
+    assert len({(line.get_marker(), line.get_color()) for line in markers}) == len(training.lines) == 6
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.texts] == [
+        *(f"sampler-{number}" for number in range(6)),
+        "broken",
+        "hollow: QPU time",
+    ]
     assert_readable(figure)
 
 

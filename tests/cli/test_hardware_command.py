@@ -108,7 +108,7 @@ def test_coordinates_can_be_chosen_and_chips_of_the_same_ranges_share_a_table(an
 def test_where_not_one_bit_fits_blocks_are_named(annealfit):
     _, output, _ = annealfit("--features", "512", "--bits", "1,9", "--topology", "Z12")
     assert "not even 1 bit fits (513 parameters, 184 variables at most); solve in blocks" in output
-    assert "Coefficients are looked at up to 4,096 variables." in output
+    assert "Coefficients are computed up to 4,096 variables." in output
 
 
 def test_defects_and_reads_matter(annealfit):
@@ -153,7 +153,7 @@ def test_the_figure_is_written(annealfit, tmp_path, ending, opening):
         (["--topology", "P17"], "topology is 'P17'; choose one of 'P16', 'Z12', 'Z15'"),
         (["--defects", "2"], "defect rate is 2.0; it must be a finite number, at least 0 and at most 0.5"),
         (["--reads", "0"], "reads is 0"),
-        (["--coordinates", "raw,polar"], "coordinates is 'polar'; choose one of 'centred', 'partly_whitened', 'raw'"),
+        (["--coordinates", "raw,polar"], "coordinates is 'polar'; choose one of 'centred', 'raw'"),
         (["--annealing-time", "9000", "--bits", "1", "--topology", "Z12"], "at least 0.5 and at most 2000"),
         (["--solver", "nowhere.json"], "nowhere.json"),
         (["--solver", "broken.json"], "broken.json is not a JSON file of solver properties"),

@@ -67,7 +67,7 @@ def test_errors_of_the_system_are_one_sentence(monkeypatch, capfd, error, words)
     assert "Traceback" not in said
 
 
-def test_an_interrupt_that_meets_a_destructor_is_not_lost(monkeypatch, capfd):
+def test_an_interrupt_that_meets_a_destructor_is_not_lost(interruptible, monkeypatch, capfd):
     """Python prints and forgets what a destructor raises."""
 
     class Interrupted:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from annealfit import load_dataset
 from annealfit.cli import app
 from annealfit.models.image_classifier import ImageClassifier
-from annealfit.studies import store
+from annealfit.studies import records as store
 
 METHODS = ["QUBO 3-bit", "Frozen filters", "Adam (rate 0.02)"]
 

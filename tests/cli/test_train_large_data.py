@@ -81,7 +81,7 @@ def test_other_settings_of_the_estimator(train):
     settings = ("--set", "curvature=bound", "--set", "validation_fraction=0.25", "--set", "patience=None", "--tol", 0.3)
     train("rows.npy", "--labels", "labels.npy", *settings)
     described = json.loads(Path("run/config.json").read_text(encoding="utf-8"))["classifier"]
-    assert (described["curvature"], described["validation_fraction"]) == ("bound", 0.25)
+    assert (described["method"]["curvature"], described["validation_fraction"]) == ("bound", 0.25)
     assert (described["patience"], described["tol"]) == (None, 0.3)
     assert "validation_loss" in Path("run/history.csv").read_text(encoding="utf-8")
 

@@ -7,8 +7,8 @@ import pytest
 
 from annealfit import RandomConvFeatures
 from annealfit._support.errors import InvalidInputError
+from annealfit.data import convolution
 from annealfit.data.convolution import Images, Network, NetworkRows, shifts_within
-from annealfit.data.convolution import rows as rows_module
 
 NETWORKS = {  # image shape, layers of (filters, kernel, pool)
     "grey": ((8, 8, 1), [(2, 3, 2)]),
@@ -108,7 +108,7 @@ def test_of_equal_places_the_first_wins_and_what_is_cut_off_has_no_derivative():
     assert found[0, 0, 1].tolist() == [0, 0, 0, 0, 0]
 
 
-def test_at_a_tie_the_derivative_is_the_first_places_and_the_feature_bends_upward():
+def test_at_a_tie_the_derivative_is_the_first_places_and_the_feature_is_convex():
     """The larger of two that tie: along any direction the feature rises at least as fast as its derivative."""
     network = Network.of((3, 3, 1), [(1, 2, 2)])
     generator = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def test_batches_do_not_matter(monkeypatch):
         ]
 
     whole = results()
-    monkeypatch.setattr("annealfit.data.convolution.network._BATCH_BYTES", 1)
+    monkeypatch.setattr("annealfit.data.convolution._BATCH_BYTES", 1)
     for one, other in zip(results(), whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
 
@@ -200,11 +200,13 @@ def test_images_and_labels_have_to_go_together():
 
 
 def test_rows_that_are_kept_and_rows_that_are_not_have_the_same_bits(monkeypatch):
-    monkeypatch.setattr(rows_module, "ROWS_PER_CHUNK", 4)
+    monkeypatch.setattr(convolution, "ROWS_PER_CHUNK", 4)
     images = images_of(weights=np.linspace(1, 2, 10))
     network = Network.of((5, 6, 2), [(3, 2, 2)])
     weights = some_weights(network)
-    kept, streamed = NetworkRows(images, network, weights), NetworkRows(images, network, weights, kept_bytes=0)
+    kept = NetworkRows(images, network, weights)
+    monkeypatch.setattr(convolution, "KEPT_BYTES", 0)
+    streamed = NetworkRows(images, network, weights)
     assert next(iter(kept.chunks())) is next(iter(kept.chunks()))
     assert next(iter(streamed.chunks())) is not next(iter(streamed.chunks()))
     values = np.random.default_rng(0).normal(size=(2, 4))

@@ -27,10 +27,9 @@ from annealfit.data.datasets import (
     TruncatedFileError,
     UnsafeArchiveError,
     fetch,
-    fetching,
     is_available,
 )
-from annealfit.data.datasets.catalogue import DataFile, Download
+from annealfit.data.datasets.catalogue import DataFile
 
 pytest.importorskip("pooch", reason="pooch is not installed")
 
@@ -41,6 +40,7 @@ class Server:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.cut_short: set[str] = set()
+        self.unannounced: set[str] = set()
         self.asked: list[str] = []
         server = self
 
@@ -52,7 +52,8 @@ class Server:
                     self.send_error(404)
                     return
                 self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
+                if self.path not in server.unannounced:
+                    self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body[: len(body) // 2] if self.path in server.cut_short else body)
 
@@ -105,13 +106,13 @@ def sha256(content):
 @pytest.fixture
 def mnist(server, monkeypatch):
     """MNIST's entry with small files and two mirrors, of which only the second has them."""
-    downloads = []
-    for real, payload in zip(DATASETS["mnist"].downloads, PAYLOADS.values(), strict=True):
-        name = real.files[0].path.rpartition("/")[2]
+    files = []
+    for real, payload in zip(DATASETS["mnist"].files, PAYLOADS.values(), strict=True):
+        name = real.path.rpartition("/")[2]
         addresses = (f"{server.address}/first/{name}", f"{server.address}/second/{name}")
-        downloads.append(Download(addresses, (DataFile(real.files[0].path, sha256(payload)),)))
+        files.append(DataFile(real.path, addresses, sha256(payload)))
         server.files[f"/second/{name}"] = gzip.compress(payload)
-    source = dataclasses.replace(DATASETS["mnist"], downloads=tuple(downloads), n_train=20, n_test=10)
+    source = dataclasses.replace(DATASETS["mnist"], files=tuple(files), n_train=20, n_test=10)
     monkeypatch.setitem(DATASETS, "mnist", source)
     return source
 
@@ -239,6 +240,31 @@ def test_progress_goes_up_to_the_total(mnist, server, directory):
     assert [done for _, done, _ in own] == sorted(done for _, done, _ in own)
 
 
+def test_a_server_that_does_not_say_how_much_it_sends(mnist, server, directory):
+    server.unannounced.add(IMAGES)
+    calls = []
+    fetch("mnist", progress=lambda *call: calls.append(call))
+    assert ("train-images-idx3-ubyte.gz", len(server.files[IMAGES]), None) in calls
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_server_that_sends_more_than_any_data_set_is_stopped(mnist, server, directory, monkeypatch, announced):
+    monkeypatch.setattr("annealfit.data.datasets.fetching.MAX_ARCHIVE_BYTES", 10_000)
+    server.files[IMAGES] = bytes(200_000)
+    if not announced:
+        server.unannounced.add(IMAGES)
+    with pytest.raises(DownloadError, match="was stopped: it sends more than the 10,000 bytes"):
+        fetch("mnist")
+    assert files_in(directory) == []
+
+
+def test_too_large_a_file_is_refused(mnist, directory, monkeypatch):
+    monkeypatch.setattr("annealfit.data.datasets.fetching.MAX_PAYLOAD_BYTES", 10)
+    with pytest.raises(UnsafeArchiveError, match="larger than 10 bytes"):
+        fetch("mnist")
+    assert files_in(directory) == []
+
+
 def test_offline_names_what_is_missing_and_the_remedy(mnist, server, directory):
     with pytest.raises(MissingDataError, match="offline.*mnist/train-images.*datasets fetch mnist.*ANNEALFIT_DATA"):
         fetch("mnist", offline=True)
@@ -248,6 +274,7 @@ def test_offline_names_what_is_missing_and_the_remedy(mnist, server, directory):
 
 def test_without_pooch_the_extra_is_named(mnist, directory, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
+    monkeypatch.setitem(sys.modules, "requests", None)
     with pytest.raises(MissingDependencyError, match=r"annealfit\[data\]"):
         fetch("mnist")
     assert files_in(directory) == []
@@ -300,9 +327,9 @@ def emnist(server, monkeypatch):
 
 def put_archive(server, monkeypatch, name, content, digest=None):
     server.files["/archive"] = content
-    real = DATASETS[name].downloads[0]
-    download = dataclasses.replace(real, addresses=(f"{server.address}/archive",), sha256=digest or sha256(content))
-    source = dataclasses.replace(DATASETS[name], downloads=(download,), n_train=10, n_test=10)
+    fetched = {"addresses": (f"{server.address}/archive",), "archive_sha256": digest or sha256(content)}
+    files = tuple(dataclasses.replace(file, **fetched) for file in DATASETS[name].files)
+    source = dataclasses.replace(DATASETS[name], files=files, n_train=10, n_test=10)
     monkeypatch.setitem(DATASETS, name, source)
     return source
 
@@ -365,12 +392,7 @@ def cifar10(server, monkeypatch):
     files = tuple(
         dataclasses.replace(file, payload_sha256=sha256(batches[file.member])) for file in DATASETS["cifar10"].files
     )
-    source = DATASETS["cifar10"]
-    monkeypatch.setitem(
-        DATASETS,
-        "cifar10",
-        dataclasses.replace(source, downloads=(dataclasses.replace(source.downloads[0], files=files),)),
-    )
+    monkeypatch.setitem(DATASETS, "cifar10", dataclasses.replace(DATASETS["cifar10"], files=files))
     put_archive(server, monkeypatch, "cifar10", tar_of(batches), sha256(b"packed otherwise"))
     return batches
 
@@ -427,12 +449,3 @@ def test_only_missing_members_are_stored(cifar10, directory):
     (folder / "data_batch_1.bin").write_bytes(b"a user's own")
     assert len(fetch("cifar10")) == 6
     assert (folder / "data_batch_1.bin").read_bytes() == b"a user's own"
-
-
-def test_bar_copes_with_an_unknown_total():
-    calls = []
-    bar = fetching._Bar("file", lambda *call: calls.append(call))
-    bar.update(10)
-    bar.reset()
-    bar.update(0)
-    assert calls == [("file", 10, None), ("file", 10, None)]

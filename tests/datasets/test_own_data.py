@@ -5,7 +5,7 @@ import pytest
 
 from annealfit import load_dataset
 from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError
-from annealfit.data.datasets import CorruptFileError, MissingDataError
+from annealfit.data.datasets import CorruptFileError, MissingDataError, load_table
 
 GENERATOR = np.random.default_rng(1)
 IMAGES = GENERATOR.integers(0, 256, (24, 6, 5), dtype=np.uint8)
@@ -78,7 +78,7 @@ def test_colour(npz):
     [
         ({"X": IMAGES}, FileFormatError, "has the arrays X; it must have X and y"),
         ({}, FileFormatError, r"\(none\)"),
-        ({"X": IMAGES, "y": LABELS[:-1]}, InvalidInputError, "24 images but there are 23 labels"),
+        ({"X": IMAGES, "y": LABELS[:-1]}, InvalidInputError, "X has length 24, and its labels have shape \\(23,\\)"),
         ({"X": IMAGES, "y": LABELS[:, None]}, InvalidInputError, "one-dimensional"),
         ({"X": IMAGES, "y": LABELS.astype(float)}, InvalidInputError, "whole numbers or strings"),
         ({"X": IMAGES, "y": np.zeros(24, int)}, InvalidInputError, "1 class; at least 2"),
@@ -229,3 +229,58 @@ def test_without_pillow_the_extra_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(MissingDependencyError, match=r"annealfit\[images\]"):
         load_dataset(folder)
+
+
+# Tables of features; tests/cli/test_train_large_data.py has the formats
+
+ROWS = np.arange(60.0).reshape(20, 3)
+WORDS = np.array(["yes", "no"] * 10)
+
+
+@pytest.fixture
+def divided(tmp_path):
+    def save(**arrays):
+        given = {"X_train": ROWS, "y_train": WORDS, "X_test": ROWS[:4] + 0.5, "y_test": WORDS[:4]}
+        path = tmp_path / "rows.npz"
+        np.savez(path, **{name: value for name, value in (given | arrays).items() if value is not None})
+        return path
+
+    return save
+
+
+def load(path, **sizes):
+    given = {"labels": None, "n_train": None, "n_test": None, "seed": 42, "folder": path.parent} | sizes
+    return load_table(path, **given)
+
+
+def test_the_parts_stay_as_they_are(divided):
+    data = load(divided())
+    assert data.class_names == ("no", "yes")
+    order = np.argsort(data.X_train[:, 0])
+    np.testing.assert_array_equal(data.X_train[order], ROWS)
+    np.testing.assert_array_equal(np.array(data.class_names)[data.y_train[order]], WORDS)
+    np.testing.assert_array_equal(np.sort(data.X_test[:, 0]), ROWS[:4, 0] + 0.5)
+
+
+def test_fewer_rows_are_as_many_of_every_class(divided):
+    data = load(divided(), n_train=6, n_test=2)
+    assert np.bincount(data.y_train).tolist() == [3, 3]
+    assert np.bincount(data.y_test).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "message"),
+    [
+        ({"y_test": None, "X_test": None}, FileFormatError, "X_train, y_train; it must have .* all of X_train, y_tr"),
+        (
+            {"y_test": np.array(["yes", "no", "yes", "perhaps"])},
+            InvalidInputError,
+            "y_test has labels that y_train does not have",
+        ),
+        ({"y_train": np.array(["yes"] * 20), "y_test": np.array(["yes"] * 4)}, InvalidInputError, "1 class; at least"),
+        ({"y_train": WORDS[:-1]}, InvalidInputError, "X_train has length 20, and its labels have shape .19,."),
+    ],
+)
+def test_a_part_that_cannot_be_used_says_why(divided, arrays, error, message):
+    with pytest.raises(error, match=message):
+        load(divided(**arrays))

@@ -11,8 +11,7 @@ from annealfit.studies import execute
 from annealfit.studies import paper_tables as paper
 from annealfit.studies.records import NETWORK_METHODS, RunSpec
 from annealfit.studies.report import tables
-from annealfit.studies.report.cells import groups
-from annealfit.studies.report.filters_table import filters_table
+from annealfit.studies.report.tables import filters_table, groups
 from annealfit.studies.training_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
 
 
@@ -51,7 +50,7 @@ def test_the_frozen_network_is_the_papers_features_and_our_classifier(records):
 
 
 def test_all_three_have_one_loss(data):
-    """The loss of a record is the network's own, worked out from filters and head alone."""
+    """The loss of a record is the network's own, computed from filters and head alone."""
     net = AnnealedConvNet(n_filters=2, max_iter=14, random_state=1)
     loss, start = net.loss_and_start(data.X_train, data.y_train)
     for fit in (fit_frozen_network, fit_network, fit_network_by_adam):
@@ -59,7 +58,7 @@ def test_all_three_have_one_loss(data):
         record = measure_network(data, "any", network)
         features = network.features
         flat = np.column_stack([features.filters_[0].transpose(0, 2, 3, 1).reshape(2, -1), features.biases_[0]])
-        at_end = loss.at("head", {"conv1": flat, "head": network.weights})
+        at_end = loss.at({"conv1": flat, "head": network.weights})
         assert record.loss == pytest.approx(at_end.loss, rel=1e-5)  # the network's is in single precision
     assert set(start) == {"conv1", "head"}
 

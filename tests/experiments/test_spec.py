@@ -20,7 +20,8 @@ def test_the_benchmark_is_five_data_sets_seeds_and_methods():
 
 def test_a_spec_makes_the_papers_classifier():
     clf = RunSpec("digits", "qubo", 7, "matched", 10, num_sweeps=1000, update_range=0.25, step=0.5).classifier()
-    assert (clf.bits, clf.random_state, clf.update_range, clf.step, clf.max_iter) == (10, 7, 0.25, 0.5, 1000)
+    method = clf.method
+    assert (clf.bits, clf.random_state, method.update_range, method.step, clf.max_iter) == (10, 7, 0.25, 0.5, 1000)
     assert clf.sampler.num_sweeps == 1000
     assert clf.sampler.beta_range == (0.01, 3.0 * 2**7)
 

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from scipy.stats import binomtest
 
 from annealfit._support.errors import InvalidInputError
 from annealfit.studies.success import Estimate, estimate_share, estimate_time, time_to_solution
@@ -38,13 +37,6 @@ def test_an_interval_by_hand():
     found = estimate_share(1, 4)
     assert found.value == 0.25
     assert (found.low, found.high) == (pytest.approx(centre - half, abs=1e-6), pytest.approx(centre + half, abs=1e-6))
-
-
-@pytest.mark.parametrize(("successes", "trials"), [(0, 64), (1, 64), (32, 64), (63, 64), (64, 64), (3, 640)])
-def test_intervals_are_scipys(successes, trials):
-    interval = binomtest(successes, trials).proportion_ci(method="wilson")
-    found = estimate_share(successes, trials)
-    assert (found.low, found.high) == (pytest.approx(interval.low, abs=1e-12), pytest.approx(interval.high, abs=1e-12))
 
 
 def test_never_and_always_have_open_ends_and_no_read_says_nothing():

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from annealfit import AnnealedClassifier, RandomConvFeatures
 from annealfit._support.errors import FileFormatError, InvalidInputError
-from annealfit.data.datasets.images import ImagePreparation
+from annealfit.data.datasets import ImagePreparation
 from annealfit.data.features import OnnxFeatures
 from annealfit.models.image_classifier import ImageClassifier
 

@@ -14,10 +14,7 @@ from annealfit.hardware.limits import (
     ERROR_LEVELS,
     FIELD_ERROR,
     DeviceRanges,
-    device_scale,
     resolve,
-    share_below,
-    span,
     torque_compensation,
 )
 
@@ -45,12 +42,11 @@ def test_torque_compensation_of_a_sparse_model_counts_the_couplings_that_are_the
 @given(problems(max_variables=40))
 def test_scaled_coefficients_fill_the_ranges_and_do_not_exceed_them(problem):
     fields, couplings, _ = problem.to_ising()
-    strength = torque_compensation(couplings)
-    scale = device_scale(fields, couplings, strength)
+    resolution = resolve(fields, couplings)
     filled = [
-        np.abs(fields).max() / scale / ADVANTAGE.field,
-        np.abs(couplings).max() / scale / ADVANTAGE.coupling,
-        strength / scale / ADVANTAGE.chain,
+        np.abs(fields).max() / resolution.scale / ADVANTAGE.field,
+        resolution.largest_coupling / ADVANTAGE.coupling,
+        resolution.chain_strength / ADVANTAGE.chain,
     ]
     assert max(filled) == pytest.approx(1, rel=1e-12)
 
@@ -62,14 +58,15 @@ def test_ranges_come_from_a_solvers_properties():
     assert DeviceRanges.of({"h_range": [-2.0, 2.0], "j_range": [-1.0, 1.0]}).chain == 1.0
 
 
-def test_share_below_counts_couplings_that_are_there_once():
-    couplings = np.triu(np.array([[9, 1.0, -0.02], [9, 9, 0.0], [9, 9, 9]]), 1)
-    assert share_below(couplings, scale=1.0, error=0.02) == 0.0  # smaller, not equal
-    assert share_below(couplings, scale=2.0, error=0.02) == 0.5
-    assert share_below(couplings, scale=100.0, error=0.02) == 1.0
-    assert share_below(np.zeros((2, 2)), scale=1.0, error=0.02) == 0.0
-    assert span(couplings) == 50.0
-    assert span(np.zeros((2, 2))) == 1.0
+def test_share_below_counts_couplings_that_are_not_0_once():
+    couplings = np.triu(np.array([[9, 1.0, -0.025], [9, 9, 0.0], [9, 9, 9]]), 1)
+    for scale, shares in ((1.0, [0, 0, 0]), (1.5, [0, 0, 0.5]), (2.0, [0, 0.5, 0.5]), (100.0, [0.5, 1, 1])):
+        resolution = resolve(np.array([4 * scale, 0, 0]), couplings)  # the field decides the scale
+        assert (resolution.scale, resolution.couplings) == (scale, 2)
+        assert list(resolution.share_below.values()) == shares  # smaller than the error, not equal
+    assert resolution.span_of_couplings == pytest.approx(np.log2(40))
+    none = resolve(np.ones(2), np.zeros((2, 2)))
+    assert (none.span_of_couplings, none.couplings, set(none.share_below.values())) == (0, 0, {0})
 
 
 @given(st.integers(0, 1000), st.floats(1e-3, 1e3))

@@ -8,9 +8,8 @@ import networkx
 import pytest
 from dwave.embedding import verify_embedding
 
-from annealfit.hardware.chip import Chip
-from annealfit.hardware.embeddings import longest_chain, qubits_of
-from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, ideal_chip
+from annealfit.hardware.chip import Chip, longest_chain, qubits_of
+from annealfit.hardware.topologies import chip_with_defects, ideal_chip
 
 CHIPS = ("P16", "Z12", "P16 with defects", "Z12 with defects")
 
@@ -101,8 +100,3 @@ def test_defects_shrink_the_largest_clique_and_depend_on_the_seed():
     assert 0.005 < 1 - len(chip.graph) / len(ideal_chip("P16").graph) < 0.015
     assert chip_with_defects("P16", 0.0) is ideal_chip("P16")
     assert set(chip.graph) < set(ideal_chip("P16").graph)
-
-
-def test_every_topology_says_what_it_is():
-    assert set(TOPOLOGIES) == {"P16", "Z12", "Z15"}
-    assert all(topology.note for topology in TOPOLOGIES.values())

@@ -16,12 +16,11 @@ from annealfit.hardware.limits import (
     PER_GROUP,
     PER_QUBIT,
     CouplingLimit,
-    DeviceRanges,
     TileLimit,
     coupling_limits,
+    resolve,
     torque_compensation,
 )
-from annealfit.samplers.dwave.programming import Program
 
 CHIPS = {"zephyr": Chip("Z3", dwave.graphs.zephyr_graph(3)), "pegasus": Chip("P4", dwave.graphs.pegasus_graph(4))}
 SIZE = 10
@@ -75,17 +74,17 @@ def test_problems_are_scaled_down_as_far_as_a_limit_asks_and_no_further():
     chip = CHIPS["zephyr"]
     problem = random_problem(0, 6, 2, 0.5)
     tile = chip.clique(problem.n_variables)
-    couplings = problem.to_ising()[1]
-    free = Program.of([problem], DeviceRanges(), 2.0)
+    fields, couplings, _ = problem.to_ising()
+    free = resolve(fields, couplings)
     wide = TileLimit.of(CouplingLimit(PER_GROUP, -13.0, 10.0), tile, chip.graph)
-    assert Program.of([problem], DeviceRanges(), 2.0, [[wide]]).scales == free.scales
+    assert resolve(fields, couplings, limits=[wide]).scale == free.scale
     narrow = TileLimit.of(CouplingLimit(PER_GROUP, -0.5, 0.3), tile, chip.graph)
-    bound = Program.of([problem], DeviceRanges(), 2.0, [[wide, narrow]])
-    assert bound.scales[0] > free.scales[0]
+    bound = resolve(fields, couplings, limits=[wide, narrow])
+    assert bound.scale > free.scale
     pairs = couplings[np.triu_indices(len(couplings), 1)]
     strength = torque_compensation(couplings, 2.0)
-    assert narrow.excess(pairs / bound.scales[0], strength / bound.scales[0]) == pytest.approx(1)
-    assert bound.chain_strengths[0] == pytest.approx(strength / bound.scales[0])
+    assert narrow.excess(pairs / bound.scale, bound.chain_strength) == pytest.approx(1)
+    assert bound.chain_strength == pytest.approx(strength / bound.scale)
 
 
 def test_limits_that_are_none():

@@ -8,7 +8,6 @@ from dwave.system.testing import MockDWaveSampler
 from annealfit._support.errors import InvalidInputError
 from annealfit.hardware.chip import Chip
 from annealfit.hardware.feasibility import (
-    DURATION_LIMIT_SECONDS,
     Device,
     Workload,
     assess,
@@ -16,7 +15,13 @@ from annealfit.hardware.feasibility import (
     device_of_solver,
     published_device,
 )
-from annealfit.hardware.limits import ADVANTAGE, DeviceRanges, access_seconds, published_timing
+from annealfit.hardware.limits import (
+    ADVANTAGE,
+    DURATION_LIMIT_SECONDS,
+    DeviceRanges,
+    access_seconds,
+    published_timing,
+)
 from annealfit.hardware.topologies import ideal_chip
 
 

@@ -7,7 +7,7 @@ from annealfit._support.errors import InvalidInputError
 from annealfit.hardware.feasibility import published_device
 from annealfit.hardware.topologies import ideal_chip
 from annealfit.studies.hardware_study import make_workloads, study_hardware
-from annealfit.studies.report.hardware_figure import draw_feasibility, save_feasibility
+from annealfit.studies.report.figures import draw_feasibility, save_feasibility
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from annealfit import AnnealedClassifier
+from annealfit import AnnealedClassifier, Method
 from annealfit.hardware.feasibility import Workload, published_device
 from annealfit.hardware.limits import ADVANTAGE, DeviceRanges, resolve
 from annealfit.hardware.topologies import ideal_chip
@@ -36,7 +36,8 @@ def test_a_bit_more_widens_the_span_of_couplings_four_times():
 @pytest.mark.parametrize("coordinates", ["raw", "centred"])
 def test_the_problem_is_digits_first_and_of_its_classes_the_one_with_the_largest_fields(digits_features, coordinates):
     problem = representative_problem(18, bits=2, coordinates=coordinates)
-    classes = AnnealedClassifier(bits=2, coordinates=coordinates, random_state=42).problems(*digits_features)
+    classifier = AnnealedClassifier(bits=2, method=Method(coordinates=coordinates), random_state=42)
+    classes = classifier.problems(*digits_features)
     assert np.array_equal(problem.curvature, classes[0].curvature)
     assert np.abs(problem.gradient).max() == max(np.abs(other.gradient).max() for other in classes)
 

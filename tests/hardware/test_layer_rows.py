@@ -12,7 +12,7 @@ from annealfit.hardware.feasibility import published_device
 from annealfit.hardware.topologies import ideal_chip
 from annealfit.quantization import Sampled, layer_problems, quantize_layer
 from annealfit.samplers import MockQPU, QPUSampler
-from annealfit.studies.layer_study import parse_layer, representative_row, row_workload, study_layer
+from annealfit.studies.hardware_study import parse_layer, representative_row, row_workload, study_layer
 
 
 def test_a_row_of_180_weights_fits_at_one_bit_and_not_at_two():

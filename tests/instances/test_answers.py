@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from annealfit._support.errors import AnnealfitError
-from annealfit.studies.instances import best_known, find_instance, make_problem, read_answers, score_answers
-from annealfit.studies.instances import checking as checking_module
+from annealfit.studies.instances import (
+    best_known,
+    find_instance,
+    generating,
+    make_problem,
+    read_answers,
+    score_answers,
+)
 
 NAME = "digits-d18-k1-centred-first-c0"
 OTHER = "digits-d18-k1-raw-first-c0"
@@ -106,7 +112,7 @@ def test_scores(tmp_path):
 def test_a_record_beaten(tmp_path, monkeypatch, proven, verdict):
     known = best_known(find_instance(NAME))
     old = type(known)(known.energy / 2, proven, known.found_by, known.bits, known.sha256, known.couplings)
-    monkeypatch.setattr(checking_module, "best_known_for", lambda *_: old)
+    monkeypatch.setattr(generating, "best_known_for", lambda *_: old)
     found = score(tmp_path, BEST)
     assert (found.verdict, found.success) == (verdict, 1.0)
     assert found.residual == pytest.approx(-1)

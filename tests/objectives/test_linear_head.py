@@ -1,6 +1,7 @@
-"""The head's loss, gradient and curvature against scikit-learn, SciPy and finite differences: two classes and three,
+"""Loss, gradient and curvature of a head against scikit-learn, SciPy and finite differences.
 
-rows dense, sparse and in chunks, with and without weights."""
+Two classes and three; dense, sparse and chunked rows; with and without weights.
+"""
 
 import itertools
 
@@ -16,7 +17,7 @@ from annealfit.training.objectives import CURVATURES, LinearHead, softmax
 
 
 class PlainChunk(DenseChunk):
-    """Sums as a chunk of anybody's has them, who wrote only what has to be written."""
+    """A chunk with the default column sums, as a user-defined one has them."""
 
     column_sums = Chunk.column_sums
 
@@ -25,7 +26,9 @@ N, D = 30, 5
 
 
 class Chunks(Rows):
-    """Rows that are made anew at every pass, seven at a time."""
+    """Streamed rows, seven at a time: chunks are new at every pass."""
+
+    chunks_are_cached = False
 
     def __init__(self, features, labels, n_classes, weights):
         self.arrays, self.n_classes, self.n_parameters = (features, labels, weights), n_classes, features.shape[1] + 1
@@ -34,7 +37,7 @@ class Chunks(Rows):
         features, labels, weights = self.arrays
         for start in range(0, len(labels), 7):
             own = slice(start, start + 7)
-            yield DenseChunk(features[own], labels[own], None if weights is None else weights[own])
+            yield DenseChunk(features[own], labels[own], None if weights is None else weights[own], start)
 
 
 MAKE = {
@@ -97,63 +100,54 @@ def test_gradient_is_the_derivative_of_the_loss(head):
     np.testing.assert_allclose(head.at(weights).gradients.T.ravel(), numerical, atol=1e-5)
 
 
-def test_bends_are_the_second_derivatives_along_updates_and_the_previous_step(head):
+def test_curvature_along_directions_is_the_second_derivative(head):
     point, update = head.at(some_weights(head)), some_weights(head, 2).T
     step = 1e-4
     losses = [point.moved(multiple * update).loss for multiple in (-step, 0.0, step)]
     numerical = (losses[0] - 2 * losses[1] + losses[2]) / step**2
     # central differences: truncation of order 1e-8, rounding of three losses over 1e-8
-    np.testing.assert_allclose(point.span(update).curvature_along().sum(), numerical, rtol=1e-5)
-    span = point.span(update, head.at(some_weights(head, 3)))
-    size = span.directions[..., 0].size
+    np.testing.assert_allclose(point.curvature_along(update[None]).sum(), numerical, rtol=1e-5)
+    directions = np.stack([update, point.step_from(some_weights(head, 3))])
+    size = directions[..., 0].size
+    found = point.curvature_along(directions)
 
     def loss(multiples):
-        return span.at(multiples.reshape(2, -1)).loss
+        return point.moved((multiples.reshape(2, -1, 1) * directions).sum(axis=0)).loss
 
     for i, j in itertools.combinations_with_replacement(range(size), 2):
         one, other = step * np.eye(size)[[i, j]]
         corners = loss(one + other) - loss(one - other) - loss(other - one) + loss(-one - other)
         # four losses of about 1, each right to 1e-16, over 4e-8
-        np.testing.assert_allclose(span.curvature_along()[i, j], corners / (4 * step**2), rtol=1e-4, atol=2e-7)
-    np.testing.assert_allclose(span.curvature_along(), span.curvature_along().T, atol=1e-12)
+        np.testing.assert_allclose(found[i, j], corners / (4 * step**2), rtol=1e-4, atol=2e-7)
+    np.testing.assert_allclose(found, found.T, atol=1e-12)
 
 
-def test_a_span_leads_where_a_move_leads_without_another_product(head):
-    """Outputs that were added up differ from those of a product by rounding alone."""
+def test_outputs_of_previous_weights_replace_a_product(head):
+    """The change of the outputs along the previous step is a difference of outputs: the same up to rounding."""
+    previous = some_weights(head, 3)
+    head.at(previous)  # evaluated before, as in a training
     point, update = head.at(some_weights(head)), some_weights(head, 2).T
-    previous = head.at(some_weights(head, 3))
-    span = point.span(update, previous)
-    span.curvature_along()
-    multiples = np.random.default_rng(0).normal(size=(2, len(update)))
-    reached = span.at(multiples)
-    fresh = head.at(reached.weights)
-    expected = point.weights + multiples[0] * update.T + multiples[1] * (point.weights - previous.weights)
-    np.testing.assert_allclose(reached.weights, expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(reached.loss, fresh.loss, rtol=1e-12)
-    np.testing.assert_allclose(reached.gradients, fresh.gradients, rtol=1e-9, atol=1e-13)
-    if reached.cached_outputs() is not None:
-        again = head.at(reached.weights, reached.cached_outputs())
-        assert again.loss == reached.loss
-        np.testing.assert_array_equal(again.gradients, reached.gradients)
+    step = point.step_from(previous)
+    np.testing.assert_array_equal(step, (point.weights - previous).T)
+    directions = np.stack([update, step])
+    np.testing.assert_allclose(
+        point.curvature_along(directions, previous), point.curvature_along(directions), rtol=1e-10, atol=1e-14
+    )
 
 
-def test_a_balanced_step_leaves_out_what_all_classes_share(head):
-    """The same predictions at no higher a loss; and where a class stays, all others go where they are sent."""
+def test_the_class_mean_changes_no_prediction_and_is_removed_if_every_class_moves(head):
     point, update = head.at(some_weights(head)), some_weights(head, 2).T
-    span, once = point.span(update), np.ones((1, len(update)))
-    span.curvature_along()
-    plain, reached = point.moved(update), span.at_without_class_mean(once)
+    plain, reached = point.moved(update), point.moved(update, remove_class_mean=True)
     for chunk in head.rows.chunks():
-        np.testing.assert_allclose(reached.distributions(chunk), plain.distributions(chunk), rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(reached.distribution(chunk), plain.distribution(chunk), rtol=1e-9, atol=1e-14)
     assert reached.cross_entropy == pytest.approx(plain.cross_entropy, rel=1e-12)
-    assert head.at(reached.weights).loss == pytest.approx(reached.loss, rel=1e-12)
     if head.n_outputs == 1:
         np.testing.assert_array_equal(reached.weights, plain.weights)
         return
     assert reached.loss < plain.loss
     np.testing.assert_allclose(reached.weights.sum(axis=1), 0, atol=1e-12)
     update[0] = 0
-    np.testing.assert_array_equal(point.span(update).at_without_class_mean(once).weights, point.moved(update).weights)
+    np.testing.assert_array_equal(point.moved(update, remove_class_mean=True).weights, point.moved(update).weights)
 
 
 def test_a_move_adds_the_updates_of_all_blocks(head):
@@ -187,18 +181,34 @@ def test_column_sums_are_sums_of_features_of_their_squares_and_magnitudes(kind, 
     np.testing.assert_allclose(sums, counted @ augmented, rtol=1e-12)
     np.testing.assert_allclose(squares, counted @ augmented**2, rtol=1e-12)
     expected = counted @ np.abs(augmented)
-    if kind is PlainChunk:  # which has a bound of them
+    if kind is PlainChunk:  # upper bounds
         assert (magnitudes >= expected * (1 - 1e-12)).all()
     else:
         np.testing.assert_allclose(magnitudes, expected, rtol=1e-12)
 
 
-def test_what_is_remembered_of_a_chunk_goes_with_it(table):
-    """Probabilities of rows in memory are kept for the gradient; those of rows that are made anew are not."""
-    point = LinearHead(InMemoryRows(*table), 0.1).at(np.zeros((D, 1 if table[2] == 2 else 3)))
-    assert len(point._probabilities) == 1
-    point = LinearHead(Chunks(*table), 0.1).at(np.zeros((D, 1 if table[2] == 2 else 3)))
-    assert len(point._probabilities) == 0
+def test_only_distinct_products_are_computed():
+    """One product with all rows per point, and one per direction of which no outputs are known."""
+
+    class Counting(DenseChunk):
+        projects = 0
+
+        def project(self, weights):
+            self.projects += 1
+            return super().project(weights)
+
+    X, y, n_classes, weights = arrays(3, weighted=False)
+    chunk = Counting(X, y, weights)
+    rows = type("OneChunk", (Rows,), {"n_parameters": D, "n_classes": n_classes, "chunks": lambda self: [chunk]})()
+    head = LinearHead(rows, 0.1)
+    previous = head.at(some_weights(head))
+    point = head.at(some_weights(head, 2))
+    assert chunk.projects == 2
+    directions = np.stack([some_weights(head, 3).T, point.step_from(previous.weights)])
+    point.curvature_along(directions, previous.weights)
+    assert chunk.projects == 3
+    point.curvature_along(directions)
+    assert chunk.projects == 5
 
 
 def test_the_bias_is_not_regularised(head):

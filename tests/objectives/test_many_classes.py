@@ -1,12 +1,12 @@
-"""Very many classes: neighbours share the multiples of a line search, so that work grows with their number alone."""
+"""Very many classes: neighbours share the multiples of a line search, so that work grows linearly with their number."""
 
 import numpy as np
 import pytest
 
 from annealfit import AnnealedClassifier
 from annealfit.data.rows import ChunkedRows
-from annealfit.training.objectives import LinearHead, softmax_link
-from annealfit.training.objectives.base import group_starts
+from annealfit.training.objectives import LinearHead, links
+from annealfit.training.objectives.links import group_starts
 
 
 def table(n_rows, n_features, n_classes):
@@ -15,19 +15,21 @@ def table(n_rows, n_features, n_classes):
     return generator.standard_normal((n_rows, n_features)) + generator.standard_normal((n_classes, n_features))[y], y
 
 
-@pytest.mark.parametrize("passing", [False, True])
-def test_bends_of_groups_are_sums_of_those_of_their_blocks(passing, monkeypatch):
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_curvature_of_groups_is_the_sum_over_their_blocks(streamed, monkeypatch):
     X, y = table(200, 4, 7)
     weights = np.random.default_rng(1).random(200)
     head = LinearHead.of_arrays(X, y, 7, 0.1, weights)
-    if passing:
+    if streamed:
         head = LinearHead(ChunkedRows(X, y, 7, weights, chunk_rows=60), 0.1)
     generator = np.random.default_rng(2)
     before, now = generator.standard_normal((2, 5, 7))
     updates = generator.standard_normal((7, 5))
-    every = head.at(now).span(updates, head.at(before)).curvature_along()
-    monkeypatch.setattr(softmax_link, "MOST_GROUPS", 3)
-    grouped = head.at(now).span(updates, head.at(before)).curvature_along()
+    point = head.at(now)
+    directions = np.stack([updates, point.step_from(before)])
+    every = point.curvature_along(directions, before)
+    monkeypatch.setattr(links, "MOST_GROUPS", 3)
+    grouped = point.curvature_along(directions, before)
     members = np.zeros((7, 3))
     for group, (first, last) in enumerate(zip(group_starts(7, 3), [*group_starts(7, 3)[1:], 7], strict=True)):
         members[first:last, group] = 1
@@ -35,10 +37,10 @@ def test_bends_of_groups_are_sums_of_those_of_their_blocks(passing, monkeypatch)
     np.testing.assert_allclose(grouped, sums.T @ every @ sums, rtol=1e-10)
 
 
-def test_a_training_with_shared_multiples_reaches_the_optimum_too(monkeypatch):
+def test_a_training_with_shared_multiples_reaches_the_optimum(monkeypatch):
     X, y = table(600, 5, 9)
-    monkeypatch.setattr(softmax_link, "MOST_GROUPS", 2)
+    monkeypatch.setattr(links, "MOST_GROUPS", 2)
     clf = AnnealedClassifier(regularization=1e-2, random_state=0).fit(X, y)
-    assert clf.stop_reason_ == "tolerance"  # which is certified
+    assert clf.stop_reason_ == "tolerance"  # certified
     losses = [row["loss"] for row in clf.history_]
     assert all(np.diff(losses) <= 0)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from autograd.scipy.special import logsumexp
 
+from annealfit.data import convolution
 from annealfit.data.convolution import Images, Network, shifts_within
-from annealfit.data.convolution import rows as rows_module
 from annealfit.training.objectives import FILTER_CURVATURES, ConvNet, LinearHead
-from annealfit.training.objectives import conv_layer as conv_layer_module
+from annealfit.training.objectives import conv_net as conv_net_module
 
 NETWORKS = {  # image shape, layers of (filters, kernel, pool)
     "one layer": ((8, 8, 1), [(2, 3, 2)]),
@@ -47,6 +47,12 @@ def net_of(network, weights, images, trained=None, **more):
     filters = [weights[f"conv{number}"] for number in range(1, len(network.layers) + 1)]
     trained = range(len(filters)) if trained is None else trained
     return ConvNet(images, network, filters, trained, REGULARIZATION, **more)
+
+
+def point_of(net, part, weights, iteration=0):
+    """The network at some weights, as a point of the head or of the filters of one layer."""
+    at = net.at(weights)
+    return at if part == "head" else net.layer(part, at, iteration).at(weights[part])
 
 
 def layer_names(weights):
@@ -105,25 +111,21 @@ def gauss_newton(net, weights, name):
     return np.einsum("n,nci,ncd,ndj->ij", row_weights, jacobians, hessians, jacobians)
 
 
-def test_the_loss_is_the_same_whichever_part_is_shown_and_that_of_plain_numpy(case):
+def test_the_loss_is_that_of_plain_numpy_for_the_head_and_for_every_layer(case):
     net, weights = case
     expected = differentiable_loss(weights, net)
     for part in net.parts:
-        assert net.at(part, weights).loss == pytest.approx(expected, rel=1e-12)
-    at_head = net.at("head", weights)
-    for part in net.parts:
-        turned = net.turned(at_head, part, 0)
-        assert turned.loss == at_head.loss
-        assert turned.figures() == at_head.figures()
-        np.testing.assert_array_equal(turned.weights, weights[part])
-        assert net.turned(turned, "head", 0) is at_head
+        point = point_of(net, part, weights)
+        assert point.loss == pytest.approx(expected, rel=1e-12)
+        assert point.figures() == net.at(weights).figures()
+        np.testing.assert_array_equal(point.weights, weights[part])
 
 
 def test_gradients_are_those_of_automatic_differentiation(case):
     net, weights = case
     expected = autograd.grad(lambda own: differentiable_loss(own, net))(weights)
     for part in net.parts:
-        found = net.at(part, weights).gradients
+        found = point_of(net, part, weights).gradients
         own = expected[part] if part != "head" else expected[part].T
         np.testing.assert_allclose(found, own, rtol=1e-9, atol=1e-12)
 
@@ -131,7 +133,7 @@ def test_gradients_are_those_of_automatic_differentiation(case):
 def test_gradients_are_those_of_finite_differences(case):
     net, weights = case
     for part in layer_names(weights):
-        point = net.at(part, weights)
+        point = point_of(net, part, weights)
         for position in list(np.ndindex(*point.weights.shape))[::5]:
             step = np.zeros_like(point.weights)
             step[position] = 1e-6
@@ -142,7 +144,7 @@ def test_gradients_are_those_of_finite_differences(case):
 def test_curvatures_are_those_of_automatic_differentiation(case):
     net, weights = case
     for part in layer_names(weights):
-        point, expected = net.at(part, weights), gauss_newton(net, weights, part)
+        point, expected = point_of(net, part, weights), gauss_newton(net, weights, part)
         np.testing.assert_allclose(point.joint_gram(), expected, rtol=1e-9, atol=1e-12)
         size = point.layer.n_parameters
         for number, found in enumerate(point.filter_grams()):
@@ -150,23 +152,23 @@ def test_curvatures_are_those_of_automatic_differentiation(case):
             np.testing.assert_allclose(found, expected[own, own], rtol=1e-9, atol=1e-12)
 
 
-def test_the_metrics_are_the_grams_and_the_penalty(case):
+def test_filter_curvatures_are_the_grams_and_the_penalty(case):
     net, weights = case
-    point = net.at("conv1", weights)
+    point = point_of(net, "conv1", weights)
     ridge = np.full(point.layer.n_parameters, REGULARIZATION)
     ridge[-1] = 0
     (joint,) = FILTER_CURVATURES["joint"](point.layer)(point)
     np.testing.assert_allclose(joint.matrix, point.joint_gram() + np.diag(np.tile(ridge, point.layer.n_blocks)))
-    for metric, gram in zip(FILTER_CURVATURES["by_filter"](point.layer)(point), point.filter_grams(), strict=True):
-        np.testing.assert_allclose(metric.matrix, gram + np.diag(ridge))
-        assert metric.is_convex
+    for curvature, gram in zip(FILTER_CURVATURES["by_filter"](point.layer)(point), point.filter_grams(), strict=True):
+        np.testing.assert_allclose(curvature.matrix, gram + np.diag(ridge))
+        assert curvature.is_convex
 
 
-def test_bends_are_the_curvature_along_directions(case):
+def test_curvature_along_directions_is_that_of_the_joint_matrix(case):
     net, weights = case
     generator = np.random.default_rng(5)
     for part in layer_names(weights):
-        point = net.at(part, weights)
+        point = point_of(net, part, weights)
         directions = generator.normal(size=(2, *point.weights.shape))
         count, filters, size = directions.shape
         placed = np.zeros((count, filters, filters, size))
@@ -174,35 +176,31 @@ def test_bends_are_the_curvature_along_directions(case):
         flat = placed.reshape(count * filters, filters * size)
         ridge = np.diag(np.tile(point.layer.ridge, filters))
         expected = flat @ (point.joint_gram() + ridge) @ flat.T
-        before = type("Before", (), {"weights": point.weights - directions[1]})
-        span = point.span(directions[0], before)
-        np.testing.assert_allclose(span.directions, directions, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(span.curvature_along(), expected, rtol=1e-9, atol=1e-12)
+        before = point.weights - directions[1]
+        np.testing.assert_allclose(point.step_from(before), directions[1], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(point.curvature_along(directions, before), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_the_curvature_is_the_second_derivative_where_the_loss_is_its_own_linearisation():
+def test_the_curvature_is_the_second_derivative_where_the_network_is_linear():
     """Along one filter of the last layer, with no winner changing, outputs are linear: Gauss-Newton is the Hessian."""
     net, weights = make_case("two layers", 3)
-    point = net.at("conv2", weights)
+    point = point_of(net, "conv2", weights)
     direction = np.zeros_like(point.weights)
     direction[1] = np.random.default_rng(0).normal(size=point.layer.n_parameters) * 1e-4
-    (bend,) = point.span(direction).curvature_along()[[1], 1]
+    curvature = point.curvature_along(direction[None])[1, 1]
     difference = point.moved(direction).loss - 2 * point.loss + point.moved(-direction).loss
-    assert difference == pytest.approx(bend, rel=1e-3)
+    assert difference == pytest.approx(curvature, rel=1e-3)
 
 
-def test_where_a_span_leads(case):
+def test_a_move_adds_the_updates_and_leaves_the_other_layers(case):
     net, weights = case
     for part in net.parts:
-        point = net.at(part, weights)
+        point = point_of(net, part, weights)
         updates = np.random.default_rng(1).normal(size=point.gradients.shape) * 0.1
-        span = point.span(updates)
-        multiples = np.linspace(0.5, 1.5, len(updates))[None]
-        expected = point.moved(updates * multiples[0][:, None])
-        reached = span.at(multiples)
-        np.testing.assert_allclose(reached.weights, expected.weights, rtol=1e-14)
-        assert reached.loss == pytest.approx(expected.loss, rel=1e-12)
-        assert net.objective(reached) is net.objective(point)  # the others stay as they are
+        reached = point.moved(updates)
+        changed = {**weights, part: weights[part] + (updates.T if part == "head" else updates)}
+        np.testing.assert_array_equal(reached.weights, changed[part])
+        assert reached.loss == pytest.approx(net.at(changed).loss, rel=1e-12)
 
 
 def test_weights_are_repetitions():
@@ -212,10 +210,10 @@ def test_weights_are_repetitions():
     repeated = Images(np.repeat(net.images.pixels, times, axis=0), np.repeat(net.images.labels, times), 3, dtype=float)
     one, other = (net_of(net.network, weights, images) for images in (weighted, repeated))
     for part in net.parts:
-        points = one.at(part, weights), other.at(part, weights)
+        points = point_of(one, part, weights), point_of(other, part, weights)
         assert points[0].loss == pytest.approx(points[1].loss, rel=1e-12)
         np.testing.assert_allclose(points[0].gradients, points[1].gradients, rtol=1e-9, atol=1e-12)
-    points = [net.at("conv1", weights) for net in (one, other)]
+    points = [point_of(net, "conv1", weights) for net in (one, other)]
     np.testing.assert_allclose(points[0].joint_gram(), points[1].joint_gram(), rtol=1e-9, atol=1e-12)
 
 
@@ -224,7 +222,7 @@ def test_shifted_copies_are_images():
     shifts = shifts_within(1)
     copied = Images(net.images.pixels, net.images.labels, 3, dtype=float, shifts=shifts)
     written_out = Images(copied.take(np.arange(len(copied))), np.tile(net.images.labels, 5), 3, dtype=float)
-    points = [net_of(net.network, weights, images).at("conv1", weights) for images in (copied, written_out)]
+    points = [point_of(net_of(net.network, weights, images), "conv1", weights) for images in (copied, written_out)]
     assert points[0].loss == points[1].loss
     np.testing.assert_array_equal(points[0].gradients, points[1].gradients)
     np.testing.assert_array_equal(points[0].filter_grams(), points[1].filter_grams())
@@ -235,35 +233,34 @@ def test_single_precision_is_close(case):
     pixels, images = net.images.pixels, net.images
     single = net_of(net.network, weights, Images(pixels, images.labels, images.n_classes, images.weights))
     for part in net.parts:
-        exact, found = net.at(part, weights), single.at(part, weights)
+        exact, found = point_of(net, part, weights), point_of(single, part, weights)
         assert found.loss == pytest.approx(exact.loss, rel=1e-5)
         np.testing.assert_allclose(found.gradients, exact.gradients, rtol=1e-3, atol=1e-5)
 
 
-def test_neither_chunks_nor_threads_nor_kept_features_change_a_bit(monkeypatch):
-    """Chunks are always the same; what differs is who works them out, and whether they are kept."""
-    monkeypatch.setattr(rows_module, "ROWS_PER_CHUNK", 5)
-    monkeypatch.setattr(conv_layer_module, "_IMAGES_AT_ONCE", 5)
+def test_neither_threads_nor_cached_features_change_a_bit(monkeypatch):
+    monkeypatch.setattr(convolution, "ROWS_PER_CHUNK", 5)
+    monkeypatch.setattr(conv_net_module, "_IMAGES_AT_ONCE", 5)
     net, weights = make_case("two layers", 3, count=23, dtype=np.float32)
 
     def results():
-        point = net.at("conv1", weights)
+        point = point_of(net, "conv1", weights)
         return [np.array(point.loss), point.gradients, point.filter_grams()]
 
     whole = results()
     monkeypatch.setattr("annealfit._support.threads.processors", lambda: 1)
     alone = results()
-    monkeypatch.setattr(rows_module.NetworkRows.__init__, "__defaults__", (0,))
+    monkeypatch.setattr(convolution, "KEPT_BYTES", 0)
     streamed = results()
     for one, two, three in zip(whole, alone, streamed, strict=True):
         np.testing.assert_array_equal(one, two)
         np.testing.assert_array_equal(one, three)
 
 
-def test_rows_of_a_curvature_are_drawn_for_every_turn():
+def test_images_of_a_curvature_are_drawn_for_every_iteration():
     net, weights = make_case("one layer", 3, count=40, curvature_rows=7, seed=3)
-    point = net.at("conv1", weights)
-    drawn = [net.turned(point, "conv1", iteration).layer.positions for iteration in (0, 1, 0)]
+    points = [point_of(net, "conv1", weights, iteration) for iteration in (0, 1, 0)]
+    drawn = [point.layer.positions for point in points]
     assert len(set(drawn[0])) == 7
     assert not np.array_equal(drawn[0], drawn[1])
     np.testing.assert_array_equal(drawn[0], drawn[2])
@@ -273,41 +270,33 @@ def test_rows_of_a_curvature_are_drawn_for_every_turn():
         net.images.weights[drawn[1]],
         dtype=np.float64,
     )
-    expected = net_of(net.network, weights, chosen).at("conv1", weights).filter_grams()
-    np.testing.assert_allclose(net.turned(point, "conv1", 1).filter_grams(), expected, rtol=1e-12, atol=1e-14)
+    expected = point_of(net_of(net.network, weights, chosen), "conv1", weights).filter_grams()
+    np.testing.assert_allclose(points[1].filter_grams(), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_layers_that_are_not_trained_stay_and_cost_nothing():
+def test_layers_that_are_not_trained_are_fixed_and_not_penalised():
     net, weights = make_case("two layers", 3, trained=[1])
     assert net.parts == ("conv2", "head")
     given = {name: weights[name] for name in net.parts}
-    point = net.at("conv2", given)
+    point = point_of(net, "conv2", given)
     np.testing.assert_array_equal(point.filters[0], weights["conv1"])
     assert point.loss == pytest.approx(differentiable_loss(weights, net), rel=1e-12)
-
-
-def test_rounds():
-    net, _ = make_case("two layers", 3, head_turns=2)
-    rows = [net.columns(iteration) for iteration in range(5)]
-    assert [row["layer"] for row in rows] == ["head", "head", "conv2", "conv1", "head"]
-    assert [row["round"] for row in rows] == [1, 1, 1, 1, 2]
-    assert net.turn(3) == "conv1"
 
 
 def test_there_is_no_certificate():
     net, weights = make_case("one layer", 3)
     for part in net.parts:
-        point = net.at(part, weights)
+        point = point_of(net, part, weights)
         assert not point.is_within(1e9)
         assert point.lower_bound() == -np.inf
-        assert point.cached_outputs() is None
 
 
-def test_with_frozen_filters_the_head_is_a_linear_head():
-    net, weights = make_case("two layers", 3, trained=[])
+def test_the_head_is_a_linear_head_on_the_features_of_the_network():
+    net, weights = make_case("two layers", 3, trained=[1])
     images = net.images
     features = net.network.features(images.pixels, [weights["conv1"], weights["conv2"]])
     head = LinearHead.of_arrays(features, images.labels, 3, REGULARIZATION, images.weights)
-    found, expected = net.at("head", weights), head.at(weights["head"])
-    assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+    found, expected = net.at(weights), head.at(weights["head"])
+    filters = 0.5 * REGULARIZATION * (weights["conv2"][:, :-1] ** 2).sum()
+    assert found.loss == pytest.approx(expected.loss + filters, rel=1e-12)
     np.testing.assert_allclose(found.gradients, expected.gradients, rtol=1e-10, atol=1e-14)

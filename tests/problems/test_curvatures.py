@@ -5,7 +5,6 @@ import pytest
 import scipy.linalg
 from random_problems import random_problem
 
-from annealfit.problems import _kernels
 from annealfit.problems.bounds import TIGHT, relax
 from annealfit.problems.curvature import BlockCurvature, Curvature
 from annealfit.problems.problem import Problems
@@ -34,25 +33,6 @@ def test_everything_that_is_known_of_it(metrics):
     assert not BlockCurvature([*(part for _, part in blocks.blocks), Curvature([[-1.0]])]).is_convex
     with pytest.raises(ValueError, match="read-only"):
         blocks.matrix[0, 0] = 1.0
-
-
-@pytest.mark.parametrize("size", [1, 2, 20])
-def test_where_a_small_quadratic_is_least(size):
-    generator = np.random.default_rng(size)
-    data, slopes = (
-        generator.normal(size=(3 * size, size)) * 10.0 ** generator.uniform(-6, 6, size),
-        generator.normal(size=size),
-    )
-    matrix = data.T @ data
-    found, is_firm = _kernels.least(matrix, slopes * np.sqrt(np.diag(matrix)), 1e-5)
-    assert is_firm
-    np.testing.assert_allclose(
-        matrix @ found, -slopes * np.sqrt(np.diag(matrix)), rtol=1e-9, atol=1e-9 * np.diag(matrix).max() ** 0.5
-    )
-    for spoilt in (0.0, -1.0):  # flat, and bent down
-        matrix[0], matrix[:, 0] = 0.0, 0.0
-        matrix[0, 0] = spoilt
-        assert not _kernels.least(matrix, slopes, 1e-5)[1]
 
 
 def test_problems_are_the_same_ones(metrics):

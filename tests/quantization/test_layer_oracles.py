@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from small_layers import least_errors, output_error, random_layer
 
 from annealfit.quantization import GPTQ, Annealed, Grid, InputMoments, Sampled, quantize_layer
-from annealfit.quantization.layer_problem import Rounding
-from annealfit.quantization.layers import Layer
+from annealfit.quantization.layer_problem import Layer, Rounding
 from annealfit.quantization.sampled import _numbers, _offsets, to_problems
 from annealfit.samplers import ExactSolver, LatticeSolver, Samples, SimulatedAnnealer
 

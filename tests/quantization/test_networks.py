@@ -8,9 +8,8 @@ from small_networks import constant, constants_of, conv_net, model_of, perceptro
 
 from annealfit._support.errors import FileFormatError, InvalidInputError
 from annealfit.quantization import Annealed, convolution_moments, quantize_layer, quantize_network, read_packed_weights
-from annealfit.quantization.network_results import packed_path
-from annealfit.quantization.onnx_graph import OnnxGraph
-from annealfit.quantization.onnx_layers import find_layers
+from annealfit.quantization.network import packed_path
+from annealfit.quantization.onnx_graph import OnnxGraph, find_layers
 from annealfit.samplers import ExactSolver
 
 QUICK = Annealed(num_sweeps=20, num_reads=1)

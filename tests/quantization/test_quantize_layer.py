@@ -8,7 +8,6 @@ from small_layers import output_error, random_layer
 
 from annealfit._support.errors import InvalidInputError, SamplerError
 from annealfit.quantization import Annealed, Grid, InputMoments, Nearest, Sampled, layer_problems, quantize_layer
-from annealfit.quantization.packing import unpack_levels
 from annealfit.samplers import DimodSampler, ExactSolver, MockQPU, QPUSampler, Sampler, Samples
 
 METHODS = ["nearest", "gptq", "gptq_search", "descent", "annealed"]
@@ -137,8 +136,8 @@ def test_what_comes_back():
     assert result.seconds.keys() == result.errors.keys()
     assert "3 levels" in repr(result)
     assert result.packed_bytes == 8 + 12  # 30 weights of two bits, three scales
-    numbers = unpack_levels(result.packed_levels, 2, (10, 3))
-    np.testing.assert_array_equal(result.grid.at(numbers.astype(int)), result.levels)
+    levels = result.grid.unpack(result.packed_levels, (10, 3))
+    np.testing.assert_array_equal(levels, result.levels)
     with pytest.raises(AttributeError):
         result.error = 0.0
 

@@ -2,17 +2,9 @@
 
 import numpy as np
 import pytest
-from pictures import assert_readable, overlapping_texts
+from pictures import assert_readable
 
-from annealfit.studies.report.drawing import (
-    dress,
-    label_point,
-    log_ticks,
-    make_figure,
-    number_text,
-    part_labels,
-    use_logarithm,
-)
+from annealfit.studies.report.drawing import dress, log_ticks, make_figure, number_text, use_logarithm
 from annealfit.studies.report.figures import draw_convergence, draw_predictions
 
 
@@ -38,20 +30,6 @@ def test_a_logarithmic_axis_keeps_its_limits_and_has_plain_numbers():
     assert axes.get_xlim()[0] < 2
     assert axes.get_xlim()[1] > 900
     assert_readable(figure)
-
-
-def test_labels_of_a_crowd_keep_apart():
-    axes = (figure := make_figure()).subplots()
-    rng = np.random.default_rng(3)
-    places = rng.uniform(0, 0.3, (12, 2))
-    for place in places:
-        axes.plot(*place, "o")
-    axes.set(xlim=(-0.5, 1), ylim=(-0.5, 1))
-    labels = [label_point(axes, f"sampler {number}", tuple(place)) for number, place in enumerate(places)]
-    figure.draw_without_rendering()
-    assert overlapping_texts(figure)  # as they are before they have a place
-    part_labels(axes, labels)
-    assert overlapping_texts(figure) == []
 
 
 def runs(records, dataset):

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from annealfit.studies.report.palette import BIT_COLOURS, PAGE, SERIES, css_variables
+from annealfit.studies.report.drawing import BIT_COLOURS, PAGE, SERIES, css_variables
 
 # Machado, Oliveira, Fernandes (2009), severity 1.0: what linear RGB looks like to a dichromat.
 VISIONS = {

@@ -8,7 +8,7 @@ import re
 import pytest
 from browser import complaints, needs_browser, open_browser, serious_violations, show
 
-from annealfit.studies.report.html import write_report
+from annealfit.studies.report.page import write_report
 
 pytestmark = [pytest.mark.long, needs_browser]
 

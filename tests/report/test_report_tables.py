@@ -9,9 +9,12 @@ import pytest
 
 from annealfit.studies.paper_tables import benchmark_runs, digits_runs
 from annealfit.studies.records import RunSpec
-from annealfit.studies.report import cells, claims, tables
-from annealfit.studies.report.cells import Cell, Column, Table
-from annealfit.studies.report.table_files import to_csv, to_latex
+from annealfit.studies.report import tables
+from annealfit.studies.report.tables import Cell, Column, Table, to_csv, to_latex
+
+
+def table_of(name: str, records) -> Table:
+    return next(table for table in tables.all_tables(records) if table.name == name)
 
 
 def cell(table: Table, column: str, *names: str) -> Cell:
@@ -22,7 +25,7 @@ def cell(table: Table, column: str, *names: str) -> Cell:
 
 
 def test_digits_has_mean_spread_and_difference(records):
-    table = tables.digits_table(records)
+    table = table_of("digits", records)
     found = cell(table, "test_accuracy_percent", "QUBO 20-bit", "matched")
     # 80 % and 90 %: mean 85, sample standard deviation 5·√2; the paper has 81.5.
     assert found.value == pytest.approx(85)
@@ -38,7 +41,7 @@ def test_digits_has_mean_spread_and_difference(records):
 
 
 def test_final_loss_is_the_cross_entropy_and_time_a_ratio(records):
-    table = tables.digits_table(records)
+    table = table_of("digits", records)
     loss = cell(table, "final_loss", "Classical (SGD)")
     assert (loss.text, loss.paper, loss.verdict) == ("0.800 ± 0.000", 0.872, "near")
     seconds = cell(table, "seconds", "QUBO 5-bit", "matched")  # 2 s and 3 s against 225.6 s
@@ -46,23 +49,23 @@ def test_final_loss_is_the_cross_entropy_and_time_a_ratio(records):
 
 
 def test_methods_the_paper_lacks_have_no_difference(records):
-    table = tables.digits_table(records)
+    table = table_of("digits", records)
     for names in (("QUBO 3-bit", "annealfit"), ("Convex optimum", "–")):
         assert cell(table, "test_accuracy_percent", *names).paper is None
 
 
 def test_changed_settings_are_named_and_not_compared(records):
-    table = tables.benchmark_table(records)
+    table = table_of("benchmark", records)
     found = cell(table, "test_accuracy_percent", "MNIST", "QUBO 20-bit (7 iterations)", "matched")
     assert found.paper is None
     assert cell(table, "test_accuracy_percent", "MNIST", "QUBO 20-bit", "matched").paper == 81.3
 
 
 def test_failed_runs_are_listed_and_left_out(records):
-    table = tables.benchmark_table(records)
+    table = table_of("benchmark", records)
     assert cell(table, "runs", "MNIST", "QUBO 20-bit", "literal").value == 1
     assert cell(table, "test_accuracy_percent", "MNIST", "QUBO 20-bit", "literal").text == "10.0"
-    failures = tables.failures_table(records)
+    failures = table_of("failures", records)
     assert [row[1].text for row in failures.rows] == ["ValueError: </script><script>alert(2)</script> & $x_1$"]
 
 
@@ -76,13 +79,13 @@ def test_missing_runs_are_counted(records):
 
 
 def test_recall_is_that_of_the_confusion_matrix(records):
-    table = tables.recall_table(records)
+    table = table_of("recall", records)
     found = cell(table, "class_0_percent", "MNIST", "QUBO 20-bit", "matched")
     assert (found.value, found.paper, found.verdict) == (pytest.approx(85), 98.0, "far")
 
 
 def test_settings_are_what_the_records_tell(records):
-    table = tables.settings_table(records)
+    table = table_of("settings", records)
     assert cell(table, "matched", "Digits", "Sweeps").text == "1000"
     assert cell(table, "literal", "Digits", "Sweeps").text == "–"
     assert cell(table, "literal", "Benchmark", "Random seeds").text == "42"  # the other seed failed
@@ -91,7 +94,7 @@ def test_settings_are_what_the_records_tell(records):
 
 
 def test_sizes_are_the_papers():
-    table = tables.sizes_table([])
+    table = table_of("sizes", [])
     assert cell(table, "couplings", "20").text == "72,010"
     assert {entry.verdict for row in table.rows for entry in row} == {"", "near"}
 
@@ -101,13 +104,13 @@ def test_the_largest_cliques_are_those_that_embed():
     from annealfit.hardware.topologies import ideal_chip
 
     for name, size in tables.LARGEST_CLIQUES.items():
-        assert ideal_chip(name.split()[1]).largest_clique == size
+        assert ideal_chip(name).largest_clique == size
     pegasus = ideal_chip("P16").graph
     assert (len(pegasus), pegasus.number_of_edges()) == (tables.PEGASUS_QUBITS, tables.PEGASUS_COUPLERS)
 
 
 def test_hardware_counts_cliques_not_couplers():
-    table = tables.hardware_table([])
+    table = table_of("hardware", [])
     assert [cell(table, name, "10").text for name in ("within_couplers", "clique_p16", "clique_z12")] == [
         "yes",
         "no",
@@ -118,7 +121,7 @@ def test_hardware_counts_cliques_not_couplers():
 
 
 def test_wins_and_the_paired_test(records):
-    table = tables.wins_table(records)
+    table = table_of("wins", records)
     matched = cell(table, "wins", "MNIST", "QUBO 20-bit", "matched")
     assert (matched.text, matched.paper_text) == ("2 of 2", "5 of 5")
     # Both seeds gain 10 points exactly: a t-test over equal gains is not defined.
@@ -128,7 +131,7 @@ def test_wins_and_the_paired_test(records):
 
 
 def test_loss_raising_updates(records):
-    table = tables.raising_table(records)
+    table = table_of("raising", records)
     found = cell(table, "raising_percent", "MNIST", "QUBO 20-bit", "matched")
     # 5 of 20 and 6 of 21 updates; the paper's 43 to 46 % is far.
     assert found.value == pytest.approx(50 * (5 / 20 + 6 / 21))
@@ -136,16 +139,16 @@ def test_loss_raising_updates(records):
 
 
 def test_studies_take_their_own_runs_only(records):
-    table = tables.range_table(records)
+    table = table_of("range_study", records)
     assert [row[0].text for row in table.rows] == ["δ = 0.1"]
     found = tables.all_tables(records, digits_runs("matched"))
     (notes,) = [table.notes for table in found if table.name == "range_study"]
     assert notes == ("matched: of 20 runs, 18 are missing and 0 failed.",)
-    assert not tables.step_table(records).rows
+    assert "step_study" not in {table.name for table in found}
 
 
 def test_claims_are_computed(records):
-    table = claims.claims_table(records)
+    table = table_of("claims", records)
     beats = "The most bits beat the classical baseline on digits"
     assert cell(table, "matched", beats).text == "holds: +10.0 points"
     assert cell(table, "literal", beats).text == "not run"
@@ -155,14 +158,14 @@ def test_claims_are_computed(records):
 
 
 def test_gap_is_relative_to_the_bound(records):
-    table = tables.gap_table(records)
+    table = table_of("gap", records)
     found = cell(table, "gap_first", "MNIST", "QUBO 3-bit", "annealfit")
     assert found.value == pytest.approx(1.0)
     assert cell(table, "gap_last", "MNIST", "QUBO 3-bit", "annealfit").value == pytest.approx(0.01)
 
 
 def test_csv_has_raw_numbers_and_reads_back(records):
-    rows = list(csv.DictReader(io.StringIO(to_csv(tables.digits_table(records)))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(table_of("digits", records)))))
     row = next(row for row in rows if (row["method"], row["preset"]) == ("QUBO 20-bit", "matched"))
     assert float(row["test_accuracy_percent"]) == pytest.approx(85)
     assert float(row["test_accuracy_percent_paper"]) == 81.5
@@ -190,6 +193,6 @@ def test_latex_is_escaped():
 
 
 def test_departure_names_what_differs():
-    assert cells.departure(RunSpec("digits", "qubo", 42, "matched", 20, 1000)) == ""
-    assert cells.departure(RunSpec("digits", "qubo", 42, "matched", 20)) == "100 sweeps"
-    assert cells.departure(RunSpec("mnist", "qubo", 42, "matched", 20, 10, step=0.5)) == "α = 0.5"
+    assert tables.Group(RunSpec("digits", "qubo", 42, "matched", 20, 1000), ()).departure == ""
+    assert tables.Group(RunSpec("digits", "qubo", 42, "matched", 20), ()).departure == "100 sweeps"
+    assert tables.Group(RunSpec("mnist", "qubo", 42, "matched", 20, 10, step=0.5), ()).departure == "α = 0.5"

@@ -1,8 +1,7 @@
-"""The heat bath over levels: its chain, its distribution, and what it finds."""
+"""The annealer over levels: its distribution, what it finds, and what it returns when time is short."""
 
 import itertools
-import sys
-from pathlib import Path
+import time
 
 import numpy as np
 import pytest
@@ -10,38 +9,10 @@ from random_problems import random_problem
 from scipy import stats
 
 from annealfit._support.errors import InvalidInputError
-from annealfit.problems.curvature import Curvature
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import ExactSolver, LatticeSolver, LevelAnnealer
 from annealfit.samplers.native import _levels
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "equivalence"))
-import reference_levels as reference
-
-
-def lanes(seed, size, bits, count=5):
-    generator = np.random.default_rng(seed)
-    data = generator.normal(size=(2 * size, size))
-    curvature = data.T @ data / (2 * size)
-    top = 2**bits - 1
-    spacings = generator.uniform(0.5, 2.0, count) / top
-    levels = generator.integers(0, top + 1, size=(count, size))
-    seeds = generator.integers(0, 2**63, size=count, dtype=np.uint64)
-    return curvature, generator.normal(size=(count, size)), spacings, top, levels, seeds
-
-
-@pytest.mark.parametrize(("size", "bits", "coldest"), [(2, 1, 3), (9, 2, 30), (19, 3, 300), (7, 4, 1e4), (12, 6, 1e6)])
-def test_the_kernel_is_the_reference_draw_for_draw(size, bits, coldest):
-    curvature, gradients, spacings, top, levels, seeds = lanes(size, size, bits)
-    betas = np.geomspace(1.0, coldest, 6)[:, None] / (spacings**2 * top)
-    expected = reference.anneal(curvature, gradients, spacings, top, betas, levels, seeds)
-    fields = ((levels - top / 2) * spacings[:, None]) @ curvature + gradients
-    counters = np.zeros(len(seeds), dtype=np.uint64)
-    _levels.anneal_levels(*Curvature(curvature).packed, spacings, top, betas, levels, fields, seeds, counters)
-    np.testing.assert_array_equal(levels, expected)
-    np.testing.assert_array_equal(counters, 6 * size)
-    np.testing.assert_allclose(fields, ((levels - top / 2) * spacings[:, None]) @ curvature + gradients, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +137,101 @@ def test_it_ends_early_when_asked_to():
     asked = iter([False, True])
     sampler = LevelAnnealer(num_sweeps=1000, interrupt_function=lambda: next(asked))
     assert 0 < sampler.sample(problem).info["num_sweeps"] < 1000
+
+
+def test_limits_that_are_not_reached_change_nothing():
+    problem = random_problem(2, 20, 3)
+    settings = {"num_sweeps": 100, "num_reads": 20, "start": "random"}
+    plain = LevelAnnealer(**settings).sample(problem, seed=4)
+    limited = LevelAnnealer(time_limit=1000.0, interrupt_function=lambda: False, **settings).sample(problem, seed=4)
+    np.testing.assert_array_equal(limited.bits, plain.bits)
+
+
+def hot(problem, **settings):
+    """An anneal that starts cold, and would leave all good states if nothing ended it."""
+    return LevelAnnealer(num_reads=8, beta_range=(1e4, 1e-6), **settings).sample(problem, seed=1)
+
+
+@pytest.mark.parametrize("size", [30, 150])
+@pytest.mark.parametrize("groups", [0, 1, 3])
+def test_an_interrupt_returns_the_best_states_polished(size, groups):
+    problem, calls = random_problem(3, size, 3), []
+
+    def interrupt():
+        calls.append(1)
+        return len(calls) > groups
+
+    found = hot(problem, num_sweeps=3200, interrupt_function=interrupt)
+    assert found.info["num_sweeps"] == 32 * groups
+    np.testing.assert_allclose(found.energies, problem.energy(found.bits), rtol=1e-9)
+    start = LevelAnnealer(num_sweeps=0, polish=False).sample(problem).best_energy
+    assert (found.energies <= start + 1e-9 * abs(start)).all()
+    assert all(is_settled(problem, bits) for bits in found.bits)
+    rough = hot(problem, num_sweeps=3200, interrupt_function=iter([False] * groups + [True]).__next__, polish=False)
+    assert (found.energies <= rough.energies + 1e-9 * abs(start)).all()
+    assert (rough.energies <= start + 1e-9 * abs(start)).all()  # the best seen, not where the chain is
+
+
+def is_settled(problem, bits):
+    """Whether no other level of one parameter lowers the energy."""
+    count = problem.encoding.bits
+    levels, energy = bits @ (1 << np.arange(count)), problem.energy(bits)
+    for parameter in range(problem.n_parameters):
+        moved = np.repeat(levels[None], 1 << count, axis=0)
+        moved[:, parameter] = np.arange(1 << count)
+        if (problem.energy((moved[..., None] >> np.arange(count)) & 1) < energy - 1e-9 * abs(energy)).any():
+            return False
+    return True
+
+
+@pytest.mark.parametrize("size", [30, 150])
+def test_a_time_limit_returns_the_best_states_polished(size):
+    """Ten million sweeps would take hours; the limit leaves time to polish, so that every read is a local minimum."""
+    problem = random_problem(4, size, 3)
+    LevelAnnealer().prepare()
+    found = hot(problem, num_sweeps=10_000_000, time_limit=1.0)
+    assert 0 < found.info["num_sweeps"] < 10_000_000
+    np.testing.assert_allclose(found.energies, problem.energy(found.bits), rtol=1e-9)
+    start = LevelAnnealer(num_sweeps=0).sample(problem).best_energy
+    assert (found.energies <= start + 1e-9 * abs(start)).all()
+    assert all(is_settled(problem, bits) for bits in found.bits)
+
+
+def test_a_limit_that_has_passed_gives_the_start():
+    """Nothing is annealed or polished, and nothing is worse than the rounded relaxation."""
+    problem = random_problem(5, 40, 3)
+    found = LevelAnnealer(num_reads=3, time_limit=1e-9, num_sweeps=100).sample(problem)
+    assert found.info["num_sweeps"] == 0
+    start = LevelAnnealer(num_reads=3, num_sweeps=0, polish=False).sample(problem)
+    np.testing.assert_array_equal(found.bits, start.bits)
+
+
+def test_polishing_that_is_cut_short_is_no_worse_than_the_best_state_seen(monkeypatch):
+    """The clock says that all time has passed as soon as annealing has ended: polishing gets none."""
+    problem = random_problem(6, 25, 2)
+    sampler = LevelAnnealer(num_sweeps=64, num_reads=6, beta_range=(1e4, 1e-6), time_limit=100.0)
+    clock, sweep = [0.0], LevelAnnealer._sweep
+
+    def slow_sweep(*arguments):
+        done = sweep(*arguments)
+        clock[0] = 200.0
+        return done
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(LevelAnnealer, "_sweep", slow_sweep)
+    found = sampler.sample(problem, seed=2)
+    monkeypatch.undo()
+    assert found.info["num_sweeps"] == 64
+    last = LevelAnnealer(num_sweeps=64, num_reads=6, beta_range=(1e4, 1e-6), polish=False).sample(problem, seed=2)
+    start = LevelAnnealer(num_sweeps=0, polish=False).sample(problem).best_energy
+    assert (last.energies > start).any()  # where the chain ended
+    assert (found.energies <= np.minimum(last.energies, start) + 1e-9 * abs(start)).all()
+
+
+def test_problems_of_several_curvatures_share_the_time():
+    problems = [random_problem(seed, 30, 3) for seed in range(3)]
+    answers = LevelAnnealer(num_sweeps=10_000_000, time_limit=0.6).solve(problems, [1, 2, 3])
+    assert all(0 < answer.info["num_sweeps"] < 10_000_000 for answer in answers)
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,13 @@ pytest.importorskip("dwave.system")
 import dwave.cloud.exceptions
 from dwave.cloud.solver import StructuredSolver
 from dwave.embedding import verify_embedding
-from dwave.embedding.chain_strength import uniform_torque_compensation
 
 from annealfit._support.errors import BudgetExhaustedError, InvalidInputError, SamplerError
-from annealfit.hardware.limits import DeviceRanges, torque_compensation
+from annealfit.hardware.limits import DeviceRanges
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import BlockSampler, ExactSolver, MockQPU, QPUSampler
-from annealfit.samplers.dwave.programming import Program
+from annealfit.samplers.dwave.qpu import Program
 
 
 def quiet(**options):
@@ -72,12 +71,12 @@ def test_the_embedding_is_valid_and_the_tiles_are_disjoint():
     device = MockQPU("Z12", defects=0.02, seed=4)
     sampler = sampler_on(device)
     several = problems(6, n_parameters=10)
-    composite, n_qubits = sampler._tiles.composite(several[0], 6)
+    tiles = sampler._tiles_of(several)
     program = Program.of(several, sampler.ranges, 2.0)
-    embedding = composite.children[0].embedding
+    embedding = tiles.composite.children[0].embedding
     assert verify_embedding(embedding, list(program.model.quadratic), list(device.edgelist))
     used = [qubit for chain in embedding.values() for qubit in chain]
-    assert len(used) == len(set(used)) == n_qubits
+    assert len(used) == len(set(used)) == tiles.n_qubits
 
 
 def test_every_problem_fills_the_range_by_itself():
@@ -88,14 +87,6 @@ def test_every_problem_fills_the_range_by_itself():
         fields = np.abs([program.model.linear[6 * t + i] for i in range(6)]).max()
         biggest = max(abs(b) for (i, _), b in program.model.quadratic.items() if i // 6 == t)
         assert max(fields / 4, biggest, strengths[t] / 2) == pytest.approx(1)
-
-
-def test_torque_compensation_is_dwaves():
-    for seed in range(5):
-        problem = random_problem(seed, 6, 3, 0.5)
-        fields, couplings, _ = problem.to_ising()
-        model = dimod.BinaryQuadraticModel(fields, couplings, "SPIN")
-        assert torque_compensation(couplings, 1.414) == pytest.approx(uniform_torque_compensation(model))
 
 
 def test_scaled_programs_are_within_the_devices_limits():
@@ -118,7 +109,7 @@ def test_what_a_qubit_takes_is_looked_at_before_a_call(topology, name):
     assert all(answer.failure is None for answer in (*usual, *scaled))
     assert all(a.info["coefficient_scale"] < b.info["coefficient_scale"] for a, b in zip(usual, scaled, strict=True))
     program = Program.of(several, sampler_on(narrow).ranges, 2.0)  # without a look at the limits
-    composite, _ = sampler_on(narrow)._tiles.composite(several[0], 3)
+    composite = sampler_on(narrow)._tiles_of(several).composite
     with pytest.raises(ValueError, match="the sum of the couplings of one"):
         composite.sample(
             program.model, chain_strength=program.chain_strengths, auto_scale=False, srts=np.zeros((1, 48), dtype=bool)
@@ -220,13 +211,6 @@ def test_retries_that_do_not_help_fail_the_problems_of_that_call():
     assert all("no answer in 3 tries, the last: ResourceLimitsExceeded" in answer.failure for answer in answers)
     with pytest.raises(SamplerError, match="was not solved"):
         _ = answers[0].best_bits
-
-
-def test_pauses_grow(monkeypatch):
-    pauses = []
-    monkeypatch.setattr("annealfit.samplers.dwave.call_queue.time.sleep", pauses.append)
-    sampler_on(quiet(faults={"timeout": 1.0}), retries=3, backoff_seconds=0.5).sample(problems(1)[0])
-    assert pauses == [0.5, 1.0, 2.0]
 
 
 def test_what_no_retry_can_help_is_raised_at_once(monkeypatch):
@@ -407,16 +391,13 @@ def test_coefficients_beyond_the_device_are_warned_of_once():
         sampler_on(quiet(), num_reads=2).sample(random_problem(0, 6, 2, 0.5))
 
 
-def test_a_sweep_of_chain_strengths_shows_fewer_breaks_with_stronger_chains():
-    sampler = sampler_on(MockQPU("Z12"), num_reads=20)
+def test_stronger_chains_break_less():
     several = [random_problem(seed, 20, 2, 0.5) for seed in range(3)]
-    rows = sampler.sweep_chain_prefactors(several, [0.3, 1.0, 3.0])
-    breaks = [row["chain_breaks"] for row in rows]
+    breaks = []
+    for prefactor in (0.3, 1.0, 3.0):
+        sampler = sampler_on(MockQPU("Z12"), chain_prefactor=prefactor)
+        breaks.append(sampler.summarise(sampler.solve(several, range(3)))["chain_breaks"])
     assert breaks[0] > breaks[1] > breaks[2]
-    assert sampler.chain_prefactor == 2.0
-    assert sum(row["access_seconds"] for row in rows) == pytest.approx(sampler.access_seconds)
-    with pytest.raises(InvalidInputError, match="chain prefactor is -1"):
-        sampler.sweep_chain_prefactors(several, [-1])
 
 
 def test_only_a_connection_of_its_own_is_closed(monkeypatch):

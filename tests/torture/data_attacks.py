@@ -13,7 +13,7 @@ from outcomes import Tally, attempt
 from PIL import Image
 from rich.console import Console
 
-from annealfit.cli.display import plain
+from annealfit.cli.output import plain
 from annealfit.data.datasets.images import read_image
 from annealfit.data.datasets.own_data import read_own
 from annealfit.hardware.topologies import read_chip

@@ -23,7 +23,7 @@ from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.studies.execute import execute
 from annealfit.studies.records import RunSpec, Store
-from annealfit.training.checkpoint import Checkpoint
+from annealfit.training.checkpoint import Checkpoint, CheckpointFile
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,19 @@ def _checkpoints(folder: Path) -> Iterator[Target]:
         settings = read_tensors(path, "training checkpoint")[1]["settings"].value
 
         def resume(found: Any, model: Any = model, rows: Any = rows) -> bool:
-            again = model.set_params(checkpoint=found[2], resume=True, max_iter=model.max_iter + 1).fit(*rows)
+            resumed = Checkpoint(found[2], resume=True)
+            again = model.set_params(checkpoint=resumed, max_iter=model.max_iter + 1).fit(*rows)
             model.set_params(max_iter=model.max_iter - 1)
             return bool(np.isfinite(again.coef_).all() and np.isfinite(again.history_[-1]["loss"]))
 
         def save(found: Any, path: Path, settings: Any = settings) -> None:
-            Checkpoint(path, 1, settings).save(*found[:2])
+            CheckpointFile(path, 1, settings).save(*found[:2])
 
         yield Target(
             name,
             path,
             "training checkpoint",
-            lambda path, settings=settings: (*Checkpoint(path, 1, settings).load(), path),
+            lambda path, settings=settings: (*CheckpointFile(path, 1, settings).load(), path),
             save,
             resume,
         )

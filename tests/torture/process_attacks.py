@@ -97,9 +97,8 @@ class Program:
 def warm_up() -> None:
     """Import and compile what the programs need, once for all of them."""
     from annealfit import AnnealedClassifier, load_dataset
-    from annealfit.cli import comparison_files, comparison_tables  # noqa: F401
     from annealfit.studies import execute, sampler_study  # noqa: F401
-    from annealfit.studies.report import html  # noqa: F401
+    from annealfit.studies.report import page  # noqa: F401
 
     data = load_dataset("digits", n_train=100, n_test=20)
     features = data.X_train.reshape(100, -1)

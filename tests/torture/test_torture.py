@@ -17,7 +17,7 @@ import sampler_attacks
 from PIL import Image
 from sklearn.datasets import load_iris
 
-from annealfit import AnnealedClassifier
+from annealfit import AnnealedClassifier, Checkpoint
 from annealfit._support.errors import FileFormatError, InvalidInputError
 from annealfit._support.files import (
     FORMAT_VERSION,
@@ -182,15 +182,16 @@ def test_pipes_and_devices_are_written_to_and_links_followed(tmp_path):
 
 def test_a_budget_survives_a_resume(tmp_path):
     X, y = load_iris(return_X_y=True)
-    options = {"bits": 1, "random_state": 0, "tol": 0.0, "checkpoint": tmp_path / "checkpoint.safetensors"}
+    options = {"bits": 1, "random_state": 0, "tol": 0.0, "max_iter": 2}
+    path = tmp_path / "checkpoint.safetensors"
 
     def sampler():
         return QPUSampler(MockQPU("Z12", seed=1), num_reads=5, max_access_seconds=10.0)
 
-    first = AnnealedClassifier(max_iter=2, sampler=sampler(), **options).fit(X, y)
+    first = AnnealedClassifier(sampler=sampler(), checkpoint=path, **options).fit(X, y)
     spent = sum(row["access_seconds"] for row in first.history_)
     again = sampler()
-    AnnealedClassifier(max_iter=2, sampler=again, resume=True, **options).fit(X, y)
+    AnnealedClassifier(sampler=again, checkpoint=Checkpoint(path, resume=True), **options).fit(X, y)
     assert again.access_seconds == spent > 0
 
 

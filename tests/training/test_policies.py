@@ -1,52 +1,48 @@
 import numpy as np
 import pytest
+from estimators import annealed
 from sklearn.datasets import load_iris
 
-from annealfit import AnnealedClassifier
+from annealfit import AnnealedClassifier, Method
 from annealfit.models.baselines import solve_logistic
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import Problems
 from annealfit.samplers import ExactSolver, LevelAnnealer, RoundedSampler, Samples
-from annealfit.training import ACCEPTANCES, PRECISION_POLICIES, RANGE_POLICIES, Outcome, Proposal
+from annealfit.training import ACCEPTANCES, PRECISION_POLICIES, RANGE_POLICIES, Decision, Outcome, Proposal
 from annealfit.training.objectives import LinearHead
-from annealfit.training.objectives.base import PlainSpan
-from annealfit.training.ranges import CLIMB, GROWTH, SHRINKAGE
+from annealfit.training.policies import CLIMB, GROWTH, SHRINKAGE
 
 
 class Line:
-    """A point of a loss that is 1.0 here and `losses[multiple]` along the updates; Newton's step goes to `newton`."""
+    """A point of a loss that is 1 here and `losses[multiple]` along the updates; Newton's multiple is `newton`."""
 
-    def __init__(self, losses, newton, loss=1.0):
+    def __init__(self, losses, newton, count, loss=1.0):
         self.losses, self.newton, self.loss = losses, newton, loss
+        self.gradients = -np.ones((count, 1))
 
-    gradients = np.array([[-1.0]])
+    def curvature_along(self, directions, previous=None):
+        return np.eye(len(self.gradients)) / self.newton
 
-    def span(self, updates, previous=None):
-        return PlainSpan(self, updates[None])
-
-    def curvature_along(self, directions):
-        return np.array([[1 / self.newton]])
-
-    def moved(self, updates):
-        return Line(self.losses, self.newton, self.losses[updates.max()])
+    def moved(self, updates, *, remove_class_mean=False):
+        return Line(self.losses, self.newton, len(self.gradients), self.losses[updates.max()])
 
 
 def proposal(energies, losses, newton=1.0):
     updates = np.ones((len(energies), 1))
-    return Proposal(Line(losses, newton), updates, np.array(energies))
+    return Proposal(Line(losses, newton, len(energies)), updates, np.array(energies))
 
 
-def test_always_takes_everything():
+def test_always_applies_everything():
     assert ACCEPTANCES["always"](proposal([1.0, -1.0], {})).accepted.tolist() == [True, True]
 
 
-def test_descent_takes_what_promises_descent_unless_the_loss_rises_all_the_same():
+def test_descent_applies_negative_energies_unless_the_loss_increases():
     energies = [1.0, -1.0, 0.0]
     assert ACCEPTANCES["descent"](proposal(energies, {1.0: 0.9})).accepted.tolist() == [False, True, False]
     assert not ACCEPTANCES["descent"](proposal(energies, {1.0: 1.1})).accepted.any()
 
 
-def test_line_search_takes_the_newton_multiple_if_the_loss_falls():
+def test_line_search_applies_newtons_multiple_if_the_loss_decreases():
     decision = ACCEPTANCES["line_search"](proposal([-1.0], {2.5: 0.7}, newton=2.5))
     assert decision.accepted.tolist() == [True]
     assert decision.multiple == 2.5
@@ -60,7 +56,7 @@ def test_line_search_halves_and_then_gives_up():
     assert not ACCEPTANCES["line_search"](proposal([1.0], {})).accepted.any()
 
 
-def test_ranges_grow_with_success_and_shrink_without():
+def test_ranges_grow_after_an_accepted_update_and_shrink_after_a_refused_one():
     ranges = np.array([0.1, 0.2])
     outcome = Outcome(energies=np.array([-1.0, 1.0]), accepted=np.array([True, False]), solved=np.ones(2, dtype=bool))
     np.testing.assert_allclose(RANGE_POLICIES["adaptive"].revise(ranges, outcome), [0.1 * GROWTH, 0.2 * SHRINKAGE])
@@ -80,14 +76,14 @@ def test_a_range_from_the_relaxation_is_a_multiple_of_the_continuous_minimum():
     policy = RANGE_POLICIES["relaxation"]
     problems = Problems((Curvature(2 * np.eye(2)),), np.array([[6.0, -8.0], [0.0, 2.0]]), np.array([0.5, 2.0]), bits=3)
     sizes = np.array([np.sqrt((3.0**2 + 4.0**2) / 2), np.sqrt(1 / 2)])
-    np.testing.assert_allclose(policy.choose(problems), sizes * [0.5, 2.0])
+    np.testing.assert_allclose(policy.choose(problems), sizes * [0.5, 2.0], rtol=2.0**-16)  # sizes have 16 bits
     wished = problems.with_ranges(policy.first(problems, 0.7))
     np.testing.assert_allclose(policy.choose(wished), [0.7, 0.7])
     # The surrogate's minimum is −½ gᵀG⁻¹g: −25 and −1.
     np.testing.assert_allclose(policy.rate(problems, -13.0), 0.5)
 
 
-def test_the_multiple_climbs_and_turns_and_shrinks_when_nothing_is_applied():
+def test_the_multiple_climbs_reverses_and_shrinks_when_nothing_is_applied():
     policy, ranges, yes = RANGE_POLICIES["relaxation"], np.array([0.5, 0.5]), np.ones(2, dtype=bool)
 
     def revised(rating, last_rating=None, last=None, accepted=yes, solved=yes):
@@ -104,42 +100,45 @@ def test_the_multiple_climbs_and_turns_and_shrinks_when_nothing_is_applied():
     assert revised(1.0, 2.0, higher, accepted=~yes, solved=~yes) == 1.0
 
 
-def test_a_second_direction_is_newtons_step_in_the_span():
-    """On a quadratic it ends in the least of the span, which no other multiples get below."""
+def test_subspace_is_newtons_step_in_the_multiples_of_updates_and_previous_step():
     generator = np.random.default_rng(0)
     X, y = generator.normal(size=(40, 3)), generator.integers(0, 3, 40)
     head = LinearHead.of_arrays(X, y, 3, 0.1)
-    previous, point = head.at(np.zeros((4, 3))), head.at(0.01 * generator.normal(size=(4, 3)))
+    previous, point = np.zeros((4, 3)), head.at(0.01 * generator.normal(size=(4, 3)))
     updates = -0.01 * generator.uniform(0.5, 1.5, size=(3, 4)) * point.gradients
     proposal = Proposal(point, updates, -np.ones(3), previous=previous)
-    decision = ACCEPTANCES["second_direction"](proposal)
+    decision = ACCEPTANCES["subspace"](proposal)
     found = proposal.after(decision.accepted, decision.multiple, decision.previous).loss
     line = ACCEPTANCES["line_search"](proposal)
     assert found <= proposal.after(line.accepted, line.multiple).loss
     slopes = (
         (point.gradients * updates).sum(axis=1),
-        (point.gradients.T * (point.weights - previous.weights)).sum(axis=0),
+        (point.gradients.T * (point.weights - previous)).sum(axis=0),
     )
-    bends = point.span(updates, previous).curvature_along()
+    directions = np.stack([updates, (point.weights - previous).T])
     multiples = np.concatenate([decision.multiple, decision.previous])
-    np.testing.assert_allclose(bends @ multiples, -np.concatenate(slopes), atol=1e-8)
+    curvature = point.curvature_along(directions)
+    margin = 2.0**-16 * (np.abs(curvature) @ np.abs(multiples)).max()  # multiples have 16 bits
+    np.testing.assert_allclose(curvature @ multiples, -np.concatenate(slopes), atol=margin)
 
 
-def test_where_newtons_step_is_far_too_long_a_second_direction_is_a_line_search():
-    """Its multiples grow as ranges shrink: without a limit it would fail for ever."""
+def test_subspace_falls_back_to_a_line_search_where_newtons_step_is_too_long():
+    """Multiples grow as ranges shrink: without the limit of a line search, no step would ever be accepted."""
     losses = dict.fromkeys([1024.0, 512.0, 256.0, 128.0], 2.0)
-    decision = ACCEPTANCES["second_direction"](proposal([-1.0], losses | {16.0: 0.9}, newton=1024.0))
+    decision = ACCEPTANCES["subspace"](proposal([-1.0], losses | {16.0: 0.9}, newton=1024.0))
     assert (decision.accepted.tolist(), decision.multiple) == ([True], 16.0)
     hopeless = losses | dict.fromkeys([16.0, 8.0, 4.0, 2.0], 2.0)
-    assert not ACCEPTANCES["second_direction"](proposal([-1.0], hopeless, newton=1024.0)).accepted.any()
+    assert not ACCEPTANCES["subspace"](proposal([-1.0], hopeless, newton=1024.0)).accepted.any()
 
 
-def test_what_all_classes_share_goes_away_at_once():
-    """It is nothing to the predictions, and next to nothing to the problems; where steps are not balanced it stays."""
+def test_subspace_removes_the_class_mean_of_the_weights():
+    """The class mean changes no prediction and has a small gradient: a line search keeps most of it."""
     X, y = load_iris(return_X_y=True)
-    clf = AnnealedClassifier(initialization=lambda head, seed: np.full((5, 3), 3.0), max_iter=10, random_state=0)
-    assert (clf.set_params(acceptance="line_search").fit(X, y).coef_.sum(axis=0) > 3).all()  # nine at first
-    np.testing.assert_allclose(clf.set_params(acceptance="second_direction").fit(X, y).coef_.sum(axis=0), 0, atol=1e-12)
+    clf = AnnealedClassifier(
+        max_iter=10, random_state=0, method=Method(initialization=lambda head, seed: np.full((5, 3), 3.0))
+    )
+    assert (clf.set_params(method__acceptance="line_search").fit(X, y).coef_.sum(axis=0) > 3).all()  # nine at first
+    np.testing.assert_allclose(clf.set_params(method__acceptance="subspace").fit(X, y).coef_.sum(axis=0), 0, atol=1e-12)
 
 
 class FailsOften(LevelAnnealer):
@@ -154,10 +153,10 @@ class FailsOften(LevelAnnealer):
 
 
 def test_a_class_whose_solve_failed_keeps_its_weights(blobs):
-    """It does not go on with its previous step either, and nothing that the classes share is taken from it."""
+    """No multiple of its previous step is applied either, and no class mean is subtracted."""
     seen = []
     FailsOften.calls = 0
-    watch = {"callbacks": [lambda iteration: seen.append((iteration.state.own.weights, iteration.row))]}
+    watch = {"callbacks": [lambda iteration: seen.append((iteration.state.weights, iteration.row))]}
     with pytest.warns(UserWarning, match="failed to solve some problems"):
         AnnealedClassifier(1, max_iter=5, tol=0, random_state=0, sampler=FailsOften(), **watch).fit(*blobs)
     assert [row["solved"] for _, row in seen] == [3, 3, 2, 2, 2]
@@ -167,17 +166,29 @@ def test_a_class_whose_solve_failed_keeps_its_weights(blobs):
         assert (weights[:, [0, 2]] != seen[1][0][:, [0, 2]]).any()
 
 
-def test_weights_of_whole_numbers_move_as_others_do(blobs):
+def test_integer_weights_are_moved_like_real_ones(blobs):
     X, y = blobs
     head, updates = LinearHead.of_arrays(X, y, 3, 1e-3), np.full((3, 5), 0.25)
-    whole, real = (head.at(np.ones((5, 3), dtype)).span(updates).at(np.ones((1, 3))) for dtype in (int, float))
+    whole, real = (head.at(np.ones((5, 3), dtype)).moved(updates) for dtype in (int, float))
     np.testing.assert_array_equal(whole.weights, real.weights)
-    proposal = Proposal(head.at(np.ones((5, 3))), updates, np.full(3, -1.0))
+
+
+def test_a_proposal_evaluates_a_point_once(blobs):
+    X, y = blobs
+    point = LinearHead.of_arrays(X, y, 3, 1e-3).at(np.ones((5, 3)))
+    proposal = Proposal(point, np.full((3, 5), 0.25), np.full(3, -1.0))
     accepted = np.ones(3, dtype=bool)
-    assert proposal.after(accepted, balanced=np.True_) is proposal.after(accepted, balanced=True)
+    assert proposal.after(accepted, remove_class_mean=np.True_) is proposal.after(accepted, remove_class_mean=True)
+    assert proposal.after(~accepted) is point
 
 
-def test_precision_grows_by_a_bit_when_stuck_and_not_beyond_the_most():
+def test_the_old_name_of_remove_class_mean_is_accepted():
+    with pytest.warns(FutureWarning, match=r"Decision\(remove_class_mean=…\)"):
+        assert Decision(np.ones(2, dtype=bool), balanced=True).remove_class_mean
+    assert not Decision(np.ones(2, dtype=bool)).remove_class_mean
+
+
+def test_adaptive_precision_adds_a_bit_when_stuck_up_to_the_limit():
     stuck = Outcome(np.array([1.0, 1.0, -1.0]), np.array([False, False, True]), np.ones(3, dtype=bool))
     going = Outcome(np.array([1.0, -1.0, -1.0]), np.array([False, True, True]), np.ones(3, dtype=bool))
     adaptive, fixed = PRECISION_POLICIES["adaptive"], PRECISION_POLICIES["fixed"]
@@ -187,9 +198,9 @@ def test_precision_grows_by_a_bit_when_stuck_and_not_beyond_the_most():
     assert (fixed.first(5), fixed.following(5, 5, stuck)) == (5, 5)
 
 
-def test_adaptive_precision_in_training_begins_with_one_bit_and_ends_with_more(digits_features):
+def test_adaptive_precision_in_training_starts_with_one_bit_and_ends_with_more(digits_features):
     settings = {"precision_policy": "adaptive", "range_policy": "fixed", "update_range": 0.5}  # which gets stuck
-    clf = AnnealedClassifier(bits=4, max_iter=100, random_state=0, **settings).fit(*digits_features)
+    clf = annealed(bits=4, max_iter=100, random_state=0, **settings).fit(*digits_features)
     bits = [row["bits"] for row in clf.history_]
     assert bits[0] == 1
     assert bits == sorted(bits)
@@ -208,7 +219,7 @@ def test_tolerance_is_certified_against_scikit_learns_optimum(digits_features):
 
 def test_reasons_to_stop(blobs):
     X, y = blobs
-    fit = lambda **options: AnnealedClassifier(random_state=0, **options).fit(X, y)  # noqa: E731
+    fit = lambda **options: annealed(random_state=0, **options).fit(X, y)  # noqa: E731
     assert fit(max_iter=2).stop_reason_ == "max_iter"
     assert fit(max_iter=100_000, tol=0, patience=None, time_limit=0.2).stop_reason_ == "time_limit"
     stuck = fit(
@@ -222,10 +233,10 @@ def test_reasons_to_stop(blobs):
 @pytest.mark.parametrize("options", [{"tol": -1}, {"patience": 0}, {"time_limit": 0}, {"max_couplings": -1}])
 def test_bad_stopping_options(blobs, options):
     with pytest.raises(ValueError, match=next(iter(options))):
-        AnnealedClassifier(**options).fit(*blobs)
+        annealed(**options).fit(*blobs)
 
 
-def test_rounded_is_a_sampler_and_feasible(digits_features):
+def test_rounded_answers_are_feasible_and_train(digits_features):
     X, y = digits_features
     problems = AnnealedClassifier(bits=3, random_state=0).problems(X, y)
     for problem, found in zip(problems, RoundedSampler().solve(problems, [0] * 10), strict=True):
@@ -238,7 +249,7 @@ def test_rounded_is_a_sampler_and_feasible(digits_features):
 @pytest.mark.parametrize("curvature", ["gauss_newton", "joint", "diagonal", "gram"])
 def test_every_curvature_trains(blobs, curvature):
     X, y = blobs
-    clf = AnnealedClassifier(curvature=curvature, max_iter=60, random_state=0).fit(X, y)
+    clf = AnnealedClassifier(max_iter=60, random_state=0, method=Method(curvature=curvature)).fit(X, y)
     assert clf.score(X, y) > 0.85
     if curvature == "joint":
         assert clf.problems(X, y)[0].n_variables == 5 * 3 * 3

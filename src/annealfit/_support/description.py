@@ -1,8 +1,7 @@
-"""Any setting as plain data: what JSON can hold, the same for settings that mean the same.
+"""Settings as plain data that JSON can hold, equal for settings that mean the same.
 
-Checkpoints compare descriptions to tell whether they belong to a training; model files, run folders and reports
-store them. Nothing is ever made from a description but by a table of known names, and nothing that may be a secret
-is ever part of one.
+Checkpoints compare descriptions to identify a training; model files, run folders and reports store them. Objects are
+made from descriptions by tables of known names only, and nothing that may be a secret is part of one.
 """
 
 from __future__ import annotations
@@ -11,55 +10,80 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
+from annealfit._support.errors import InvalidInputError
+
 TYPE = "type"  # the key that names what was described
 NEUTRAL = "neutral"  # the key of settings that cannot change a result
 _LONGEST_LISTED = 1000  # numbers of an array; of a longer one the digest
-_DEEPEST = 4  # objects inside objects; beyond that their type has to do
+_DEEPEST = 8  # values inside values
 _SECRET = re.compile(r"token|secret|password|passwd|credential|api_?key|auth", re.IGNORECASE)
 
 
-def describe(value: Any, _depth: int = 0) -> Any:
-    """The value as plain data.
+def describe(value: Any, *, strict: bool = False, _depth: int = 0) -> Any:
+    """Return a value as plain data.
 
-    An object that has a method `describe` is asked. Of others the description is their type and their settings: public
-    attributes, arguments of the constructor that were kept under their name, and private ones that are no bare numbers,
-    which are taken for counters. A function is its name; one that has no name of its own, or values from around it, is
-    its code and these values as well.
+    An object with a method `describe` is asked. Of others the description is their type and their attributes. A
+    function of this package is its name; another function is its name, code, defaults and the values it closes over.
+
+    `strict` includes all private attributes and raises for what cannot be described: two values that differ there
+    would look the same. Otherwise private numbers, taken for counters, and private objects are left out.
 
     >>> describe((1, None, np.float64(0.5))), describe(len)
     ([1, None, 0.5], 'builtins.len')
     """
+
+    def inner(item: Any) -> Any:
+        return describe(item, strict=strict, _depth=_depth + 1)
+
     if is_plain(value):
         return value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, list | tuple):
-        return [describe(item, _depth) for item in value]
+    if _depth > _DEEPEST:
+        if strict:
+            raise _refused(value, f"is nested deeper than {_DEEPEST} levels")
+        return {TYPE: qualified_name(type(value))}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [inner(item) for item in (sorted(value, key=repr) if isinstance(value, set | frozenset) else value)]
     if isinstance(value, Mapping):
-        return {str(name): describe(item, _depth) for name, item in value.items() if not _SECRET.search(str(name))}
+        return {str(name): inner(item) for name, item in value.items() if not _SECRET.search(str(name))}
     if isinstance(value, np.ndarray):
         return _describe_array(value)
     if isinstance(value, functools.partial):
-        parts = {"function": value.func, "arguments": value.args, "keywords": value.keywords}
-        return {TYPE: "functools.partial", **{name: describe(part, _depth) for name, part in parts.items()}}
+        return {
+            TYPE: "functools.partial",
+            "function": inner(value.func),
+            "arguments": inner([value.args, value.keywords]),
+        }
+    if isinstance(value, MethodType):
+        return {TYPE: "method", "name": value.__name__, "object": inner(value.__self__)}
     if isinstance(value, FunctionType):
-        return _describe_function(value, _depth)
-    if hasattr(value, "__qualname__"):  # a class, or a function of C's
+        return _describe_function(value, inner)
+    if hasattr(value, "__qualname__"):  # a class, or a function of a C module
         return qualified_name(value)
     if callable(getattr(value, "describe", None)):
         return value.describe()
-    settings = {} if _depth >= _DEEPEST else dict(_settings(value))
-    return {TYPE: qualified_name(type(value)), **{name: describe(item, _depth + 1) for name, item in settings.items()}}
+    if strict and not hasattr(value, "__dict__"):
+        raise _refused(value, "has no attributes that could be read")
+    settings = {name: item for name, item in _settings(value, strict) if not _SECRET.search(name)}
+    return {TYPE: qualified_name(type(value)), **{name: inner(item) for name, item in settings.items()}}
+
+
+def _refused(value: Any, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{type(value).__name__} {why}, so a checkpoint could not tell two trainings apart; give it a method "
+        "describe() that returns its settings, or train without a checkpoint"
+    )
 
 
 def without_neutral(description: Any) -> Any:
-    """The description without the settings that cannot change a result: what two trainings are compared by.
+    """Return a description without the settings that cannot change a result.
 
     >>> without_neutral({"type": "Annealer", "num_reads": 2, "neutral": {"num_threads": 4}})
     {'type': 'Annealer', 'num_reads': 2}
@@ -70,12 +94,12 @@ def without_neutral(description: Any) -> Any:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether JSON has a word for the value by itself."""
+    """Whether a value is a JSON scalar."""
     return value is None or isinstance(value, str | bool | np.bool_ | Integral | Real)
 
 
 def qualified_name(named: Any) -> str:
-    """Module and name of a class or function; of our own classes the name alone, wherever they live.
+    """Return module and name of a class or function; of this package the name only.
 
     >>> from annealfit.problems.encoding import Encoding
     >>> qualified_name(Encoding), qualified_name(dict)
@@ -86,24 +110,23 @@ def qualified_name(named: Any) -> str:
 
 
 def constructor_arguments(kind: type) -> list[str]:
-    """The names of a class's settings: the arguments of its constructor that have one."""
+    """Return the names of the arguments of a class's constructor."""
     try:
         parameters = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
-    except ValueError:  # a class of compiled code says nothing of its arguments
+    except ValueError:  # compiled classes have no signature
         return []
     return [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name != "self"]
 
 
-def _settings(value: Any) -> Iterator[tuple[str, Any]]:
+def _settings(value: Any, strict: bool) -> Iterator[tuple[str, Any]]:
     if is_dataclass(value):
         yield from ((field.name, getattr(value, field.name)) for field in fields(value))
         return
     arguments = set(constructor_arguments(type(value)))
     for name, item in getattr(value, "__dict__", {}).items():
         private = name.startswith("_") and name.lstrip("_") not in arguments
-        counter = isinstance(item, Integral | Real | None)
-        opaque = not isinstance(item, str | list | tuple | Mapping | np.ndarray)
-        if not _SECRET.search(name) and not (private and (counter or opaque)) and name not in _OF_A_PROTOCOL:
+        is_data = isinstance(item, str | list | tuple | Mapping | np.ndarray)
+        if name not in _OF_A_PROTOCOL and (strict or not private or is_data):
             yield name, item
     if hasattr(value, "children"):  # dimod's composites keep theirs under other names
         yield "children", list(value.children)
@@ -113,17 +136,17 @@ def _settings(value: Any) -> Iterator[tuple[str, Any]]:
 _OF_A_PROTOCOL = frozenset({"parameters", "properties", "_children", "children"})
 
 
-def _describe_function(function: FunctionType, depth: int) -> Any:
+def _describe_function(function: FunctionType, inner: Callable[[Any], Any]) -> Any:
     name = qualified_name(function)
-    around = [cell.cell_contents for cell in function.__closure__ or ()]
-    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    if "<lambda>" not in name and not around:
+    if (function.__module__ or "").partition(".")[0] == "annealfit" and not function.__closure__:
         return name
     code = function.__code__
+    around = [cell.cell_contents for cell in function.__closure__ or ()]
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     constants = [constant for constant in code.co_consts if is_plain(constant)]
     digest = hashlib.sha256(code.co_code + repr((constants, code.co_names)).encode()).hexdigest()
-    inside = [] if depth >= _DEEPEST else [describe(item, depth + 1) for item in (*around, *defaults)]
-    return {TYPE: "function", "name": name, "code": digest[:16], "values": inside}
+    values = [inner(item) for item in (*around, *defaults)]
+    return {TYPE: "function", "name": name, "code": digest[:16], "values": values}
 
 
 def _describe_array(array: np.ndarray) -> Any:

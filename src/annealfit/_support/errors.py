@@ -20,15 +20,15 @@ class AnnealfitError(Exception):
 
 
 class InvalidInputError(AnnealfitError, ValueError):
-    """A value given by the caller is outside what the method can work with."""
+    """A value given by the caller is not valid."""
 
 
 class SamplerError(AnnealfitError, RuntimeError):
-    """A sampler raised, or returned something that is not an answer to the problem."""
+    """A sampler raised, or its answer does not fit the problem."""
 
 
 class BudgetExhaustedError(SamplerError):
-    """A sampler that is paid for by use has none of its budget left for what was asked."""
+    """The budget of a sampler that is paid for by use does not cover the request."""
 
 
 class FileFormatError(AnnealfitError, ValueError):
@@ -71,19 +71,18 @@ def choose(name: str, value: object, options: Iterable[str]) -> str:
 
 
 def choose_or_own(name: str, value: Any, words: Mapping[str, T], methods: Sequence[str] = ("__call__",)) -> T:
-    """What an option word stands for, or an object of the user's own, which has to have these methods.
+    """Return what an option word stands for, or an object of the user's own if it has these methods.
 
     >>> choose_or_own("rule", "double", {"double": lambda x: 2 * x})(4), choose_or_own("rule", abs, {})(-1)
     (8, 1)
     """
     if isinstance(value, str):
         return words[choose(name, value, words)]
-    missing = [method for method in methods if not callable(getattr(value, method, None))]
-    if not inspect.isclass(value) and not missing:
-        return value
     known = f"choose one of {', '.join(map(repr, sorted(words)))}"
     if inspect.isclass(value):
         raise InvalidInputError(f"{name} is the class {value.__name__}; pass an object of it, or {known}")
+    if all(callable(getattr(value, method, None)) for method in methods):
+        return value
     wanted = "a function" if tuple(methods) == ("__call__",) else f"an object with the methods {', '.join(methods)}"
     raise InvalidInputError(f"{name} is {value!r}; {known}, or pass {wanted} (docs/extending.md)")
 

@@ -35,8 +35,8 @@ from annealfit._support.threads import free_memory
 
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None  # without it nothing is locked
 
-FORMAT_VERSION = 3
-READABLE_VERSIONS = (1, 2, 3)  # 1 is written by 0.1.0; the digest of 1 and 2 covers the tensors only
+FORMAT_VERSION = 4
+READABLE_VERSIONS = (1, 2, 3, 4)  # 1 is written by 0.1.0; the digest of 1 and 2 covers the tensors only
 StrPath = str | os.PathLike[str]
 
 _PART_SUFFIX = ".part"
@@ -324,7 +324,7 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
             members = archive.infolist()
             _check_unpacked_size(name, sum(member.file_size for member in members), len(members), file.size)
             return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise FileFormatError(
             f"{name} is not a whole npz file: {error}; export it again, or save it again with numpy.savez"
         ) from error
@@ -358,11 +358,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[A
     with archive.open(member) as file:
         content = file.read(member.file_size)  # never more than the directory states
     stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    if version not in readers:
-        raise ValueError(f"format version {version} of an array")
-    shape, by_columns, dtype = readers[version](stream)
+    shape, by_columns, dtype = read_array_header(stream)
     if dtype.hasobject:
         raise ValueError("an array of objects")
     values = content[stream.tell() :]
@@ -371,3 +367,12 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[A
     if dtype.itemsize == 0:
         return np.zeros(shape, dtype)
     return np.frombuffer(bytearray(values), dtype).reshape(shape, order="F" if by_columns else "C")
+
+
+def read_array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the shape, whether columns are contiguous, and the type of an array in the .npy format."""
+    version = np.lib.format.read_magic(stream)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"format version {version} of an array")
+    return readers[version](stream)

@@ -1,36 +1,33 @@
-"""What a file holds, checked before it is used: every value knows where it was, so that an error can name it.
+"""Checked access to the content of a file: every value knows its place, so that an error can name it.
 
-A reader asks for what it needs and says what that has to be: `manifest["n_iter"].whole(minimum=0)`. Whatever is
-absent, of another type, out of bounds or not finite is one `FileFormatError` that names the file and the field.
+A reader asks for a value and says what it has to be: `manifest["n_iter"].whole(minimum=0)`. A value that is absent, of
+another type, out of bounds or not finite raises a `FileFormatError` that names the file and the field.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annealfit._support.errors import FileFormatError, InvalidInputError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-DEEPEST = 32  # lists and mappings inside each other
+DEEPEST = 32  # levels of lists and mappings inside each other
 LONGEST = 1_000_000  # entries of a list or a mapping, characters of a text
 _SHOWN = 60  # characters of a value that an error shows
-_SOMEWHERE = "the file"
+_UNNAMED = "the file"
 
 Shape = tuple[int | None, ...]  # None is any length
 
 
 @dataclass(frozen=True)
 class Field:
-    """A value of a JSON document, with the way to it.
+    """A value of a JSON document and the way to it.
 
     >>> manifest = Field({"classes": ["cat", "dog"], "n_iter": -3}, source="model.safetensors")
     >>> [name.text() for name in manifest["classes"].items()]
@@ -42,55 +39,55 @@ class Field:
 
     value: Any
     way: str = ""
-    source: str = _SOMEWHERE
+    source: str = _UNNAMED
 
     @classmethod
     def of(cls, given: Any) -> Field:
-        """A field as it is; any other value as the document of a file without a name."""
+        """Return a field unchanged, and any other value as a document."""
         return given if isinstance(given, Field) else cls(given)
 
     def refuse(self, expected: str) -> NoReturn:
-        """Raise the error that says what was expected instead."""
+        """Raise the error that names the field, its value and what was expected."""
         shown = repr(self.value)
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
         field = f"its field {self.way}" if self.way else "its content"
         raise FileFormatError(f"{self.source}: {field} is {shown}; expected {expected}")
 
     def __getitem__(self, name: str) -> Field:
-        found = self.get(name)
-        if found is None and name not in self._mapping():
-            Field(None, self._below(name), self.source).refuse("a value")
-        return found or Field(None, self._below(name), self.source)
+        found = self._below(name, self._mapping().get(name))
+        if name not in self._mapping():
+            found.refuse("a value")
+        return found
 
     def get(self, name: str) -> Field | None:
-        """The field of this name; None where it is absent or null."""
+        """Return the field of this name; None where it is absent or null."""
         value = self._mapping().get(name)
-        return None if value is None else Field(value, self._below(name), self.source)
+        return None if value is None else self._below(name, value)
 
     def entries(self) -> dict[str, Field]:
-        """The fields of a mapping by name."""
-        return {name: Field(value, self._below(name), self.source) for name, value in self._mapping().items()}
+        """Return the fields of a mapping by name."""
+        return {name: self._below(name, value) for name, value in self._mapping().items()}
 
     def items(self, most: int = LONGEST) -> list[Field]:
-        """The fields of a list."""
+        """Return the fields of a list."""
         if not isinstance(self.value, list | tuple) or len(self.value) > most:
             self.refuse(f"a list of at most {most} values")
         return [Field(value, f"{self.way}[{index}]", self.source) for index, value in enumerate(self.value)]
 
     def text(self, longest: int = LONGEST) -> str:
-        """A text."""
+        """Return a text."""
         if not isinstance(self.value, str) or len(self.value) > longest:
             self.refuse(f"a text of at most {longest} characters")
         return self.value
 
     def flag(self) -> bool:
-        """True or false."""
+        """Return true or false."""
         if not isinstance(self.value, bool):
             self.refuse("true or false")
         return self.value
 
     def whole(self, *, minimum: int, maximum: int = 2**63 - 1) -> int:
-        """A whole number within limits."""
+        """Return a whole number within limits."""
         value = self.value
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
             limit = f" and at most {maximum}" if maximum < 2**63 - 1 else ""
@@ -98,31 +95,31 @@ class Field:
         return value
 
     def number(self, *, minimum: float = -math.inf, maximum: float = math.inf, finite: bool = True) -> float:
-        """A number within limits; NaN and the infinities only where they may be."""
+        """Return a number within limits; NaN and the infinities are accepted unless `finite`."""
         value = self.value
+        if not finite and isinstance(value, float) and not math.isfinite(value):
+            return value
         plain = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e308
-        if not (plain and minimum <= value <= maximum) and not (
-            not finite and isinstance(value, float) and not math.isfinite(value)
-        ):
+        if not (plain and minimum <= value <= maximum):
             limits = [f"at least {minimum}"] * (minimum > -math.inf) + [f"at most {maximum}"] * (maximum < math.inf)
-            self.refuse(" ".join(["a finite number", " and ".join(limits)]).rstrip())
+            self.refuse(f"a finite number {' and '.join(limits)}".rstrip())
         return float(value)
 
     def one_of(self, options: Iterable[str]) -> str:
-        """One of these words."""
+        """Return one of these words."""
         words = sorted(options)
         if not isinstance(self.value, str) or self.value not in words:
             self.refuse(f"one of {', '.join(words)}")
         return self.value
 
     def scalar(self) -> Any:
-        """A text, a truth value, a finite number, or null."""
+        """Return a text, a truth value, a finite number, or None."""
         if self.value is not None and not isinstance(self.value, str | bool):
             self.number()
         return self.value
 
-    def _below(self, name: str) -> str:
-        return f"{self.way}.{name}" if self.way else str(name)
+    def _below(self, name: str, value: Any) -> Field:
+        return Field(value, f"{self.way}.{name}" if self.way else str(name), self.source)
 
     def _mapping(self) -> Mapping[str, Any]:
         if not isinstance(self.value, Mapping):
@@ -135,16 +132,16 @@ class TensorFields:
     """The arrays of a file by name."""
 
     tensors: Mapping[str, NDArray[Any]]
-    source: str = _SOMEWHERE
+    source: str = _UNNAMED
     prefix: str = ""  # of the names in the file
 
     @classmethod
     def of(cls, given: Any) -> TensorFields:
-        """Fields as they are; arrays by name as those of a file without a name."""
+        """Return fields unchanged, and a mapping of arrays as fields."""
         return given if isinstance(given, TensorFields) else cls(given)
 
     def under(self, prefix: str) -> TensorFields:
-        """Those whose names begin so, without it."""
+        """Return the arrays whose names begin with the prefix, by the rest of their names."""
         own = {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
         return TensorFields(own, self.source, self.prefix + prefix)
 
@@ -152,7 +149,7 @@ class TensorFields:
         return name in self.tensors
 
     def real(self, name: str, shape: Shape, *, finite: bool = True, positive: bool = False) -> NDArray[np.float64]:
-        """An array of numbers of this shape."""
+        """Return an array of floating-point numbers of this shape."""
         found = self._shaped(name, shape, "f", "numbers")
         if finite and not np.isfinite(found).all():
             self._refuse(name, "holds NaN or infinity; expected finite numbers")
@@ -161,7 +158,7 @@ class TensorFields:
         return found.astype(np.float64, copy=False)
 
     def whole(self, name: str, shape: Shape, *, minimum: int = 0, maximum: int | None = None) -> NDArray[np.int64]:
-        """An array of whole numbers within limits."""
+        """Return an array of whole numbers within limits."""
         found = self._shaped(name, shape, "iu", "whole numbers")
         if found.size and (found.min() < minimum or (maximum is not None and found.max() > maximum)):
             limit = "" if maximum is None else f" and at most {maximum}"
@@ -169,7 +166,7 @@ class TensorFields:
         return found.astype(np.int64, copy=False)
 
     def column(self, name: str, length: int) -> NDArray[Any]:
-        """A column of a table: so many numbers or truth values; NaN is where there is no number."""
+        """Return a column of a table: numbers or truth values, NaN where a number is missing."""
         return self._shaped(name, (length,), "fiub", "numbers")
 
     def _shaped(self, name: str, shape: Shape, kinds: str, what: str) -> NDArray[Any]:
@@ -188,7 +185,7 @@ class TensorFields:
 
 @contextmanager
 def settings_of(field: Field) -> Iterator[None]:
-    """Settings that a constructor refuses are a fault of the file they were read from."""
+    """Turn the error of a constructor that refuses settings from a file into a `FileFormatError`."""
     try:
         yield
     except FileFormatError:
@@ -198,15 +195,15 @@ def settings_of(field: Field) -> Iterator[None]:
 
 
 def check_depth(document: Any, source: str) -> None:
-    """Raise where lists and mappings are inside each other deeper than any file of ours has them."""
-    level, depth = [document], 0
-    while level:
+    """Raise where lists and mappings are nested deeper than DEEPEST levels."""
+    level = [document]
+    for _ in range(DEEPEST):
         level = [
             inner
             for value in level
             if isinstance(value, dict | list)
             for inner in (value.values() if isinstance(value, dict) else value)
         ]
-        depth += 1
-        if depth > DEEPEST:
-            raise FileFormatError(f"{source}: its values are nested deeper than {DEEPEST} levels")
+        if not level:
+            return
+    raise FileFormatError(f"{source}: its values are nested deeper than {DEEPEST} levels")

@@ -1,17 +1,16 @@
-"""The command-line program: parse, call, print."""
+"""The command-line program: a command parses, calls the library and prints."""
 
 from __future__ import annotations
 
-from annealfit.cli import compare, data, hardware, instances, paper, quantize, training, using
-from annealfit.cli.program import app, main, reflow_help
+from annealfit.cli import compare, datasets, hardware, paper, problems, quantize, training
+from annealfit.cli.program import app, main
 
 __all__ = ["app", "main"]
 
 # The commands, in the order of --help.
-for _command in (training.train, using.predict, using.export, paper.reproduce, paper.report, hardware.hardware):
+for _command in (training.train, training.predict, problems.export, paper.reproduce, paper.report, hardware.hardware):
     app.command()(_command)
 app.command("compare-samplers")(compare.compare)
 app.command()(quantize.quantize)
-app.add_typer(data.datasets_app, name="datasets")
-app.add_typer(instances.instances_app, name="instances")
-reflow_help(app)
+app.add_typer(datasets.datasets_app, name="datasets")
+app.add_typer(problems.instances_app, name="instances")

@@ -1,96 +1,70 @@
-"""The command that sets samplers side by side on the same problems, against the proven optimum."""
+"""The command that compares samplers on the same problems, against the proven optimum."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import TaskProgressColumn, TextColumn, TimeRemainingColumn
+from typer import Option
 
-from annealfit import __version__
-from annealfit._support.errors import MissingDependencyError, choose
-from annealfit.cli.display import errors, make_progress, plain
-from annealfit.cli.options import (
-    CoordinatesOption,
-    DatasetArgument,
-    DownloadOption,
-    FiltersOption,
-    JsonOption,
-    KernelOption,
-    PoolOption,
-    Preset,
-    PresetOption,
-    SeedOption,
-    SizeOption,
-    StandardizeOption,
-    parse_coordinates,
-    parse_numbers,
-)
-from annealfit.cli.preparing import make_classifier, prepare
-from annealfit.cli.sampling import choose_sampler
+import annealfit
+from annealfit._support.errors import InvalidInputError, MissingDependencyError, choose
+from annealfit._support.files import remove_leftovers, working_in, write_json
+from annealfit.cli import options
+from annealfit.cli.output import Column, count_bits, finite, pick, print_json, print_table, progress_bar, say, warn
+from annealfit.problems.export import write
 from annealfit.samplers.catalogue import SAMPLERS
 from annealfit.samplers.protocol import Sampler
-from annealfit.studies.success import CONFIDENCE, INTERVAL
-from annealfit.studies.truth import TRUTH_SECONDS
+from annealfit.studies import records
+from annealfit.studies.success import CONFIDENCE, INTERVAL, TRUTH_SECONDS
 
 if TYPE_CHECKING:
-    from annealfit.models import AnnealedClassifier
+    from annealfit.studies import Record
+    from annealfit.studies.sampler_study import Comparison, ProblemSet
 
-_NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that decide no result, or stand elsewhere
-# All but the one that is paid for by use, and the one that finds the truth.
-UNASKED = tuple(name for name in SAMPLERS if name not in ("qpu", "lattice"))
+COMPARISON_FILE = "comparison.json"
+# Compared by default: all but the sampler that is paid for by use and the one that proves the optimum.
+DEFAULT_SAMPLERS = tuple(name for name in SAMPLERS if name not in ("qpu", "lattice"))
+_NOT_STORED = {"samplers", "out", "as_json", "download"}  # options that change no result, or are stored elsewhere
+_ROUNDING = 1e-12  # of energies that are computed in different ways
 
 
 def compare(
     context: typer.Context,
-    dataset: DatasetArgument,
+    dataset: options.Dataset,
     samplers: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME[:SETTING=VALUE,…],…",
             help=f"Any of {', '.join(SAMPLERS)}. Default: all that are installed, but neither lattice nor qpu.",
         ),
     ] = None,
-    coordinates: CoordinatesOption = None,
-    reads: Annotated[
-        int,
-        typer.Option(min=1, help="Reads of every problem, where a sampler takes num_reads and was not given its own."),
-    ] = 64,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="Timed solves of the same problems, each with its own seeds.")
-    ] = 1,
-    late: Annotated[
-        int, typer.Option(min=0, help="Take problems after so many iterations as well as the first; 0: the first only.")
-    ] = 5,
-    target: Annotated[
-        float, typer.Option(min=0, help="How near to the lowest energy is a success, as a share of that energy.")
-    ] = 1e-9,
-    truth_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Search a problem's proven optimum for so long at most.")
-    ] = TRUTH_SECONDS,
-    iterations: Annotated[
-        int, typer.Option(min=0, help="Iterations of the training with each sampler, at most; 0: no training.")
-    ] = 30,
-    preset: PresetOption = Preset.annealfit,
+    coordinates: options.Coordinates = None,
+    reads: Annotated[int, Option(min=1, help="Reads per problem, unless a sampler is given num_reads.")] = 64,
+    repeats: Annotated[int, Option(min=1, help="Timed solves of the same problems, with new seeds each.")] = 1,
+    late: Annotated[int, Option(min=0, help="Also take problems after so many iterations; 0: do not.")] = 5,
+    target: Annotated[float, Option(min=0, help="Relative distance from the optimum that is a success.")] = 1e-9,
+    truth_limit: Annotated[float, Option(metavar="SECONDS", help="Time to prove an optimum, at most.")] = TRUTH_SECONDS,
+    iterations: Annotated[int, Option(min=0, help="Iterations of training with each; 0: no training.")] = 30,
+    preset: options.PresetOption = options.Preset.annealfit,
     bits: Annotated[
-        str | None,
-        typer.Option(help="Bits per weight update, as 3 or 1-3. Default: 3, or 20 with a preset of the paper."),
+        str | None, Option(help="Bits per update, as 3 or 1-3. Default: 3, or 20 with a paper preset.")
     ] = None,
-    filters: FiltersOption = 2,
-    kernel: KernelOption = 3,
-    pool: PoolOption = 2,
-    standardize: StandardizeOption = "none",
-    size: SizeOption = 8,
-    download: DownloadOption = False,
-    seed: SeedOption = 42,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Folder for the problems, the tables and the figures.")
-    ] = None,
-    as_json: JsonOption = False,
+    filters: options.Filters = 2,
+    kernel: options.Kernel = 3,
+    pool: options.Pool = 2,
+    standardize: options.Standardize = "none",
+    size: options.ImageSize = 8,
+    download: options.Download = False,
+    seed: options.Seed = 42,
+    out: Annotated[Path | None, Option("-o", "--out", help="Folder for problems, tables and figures.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Give every sampler the same problems, and compare.
 
@@ -100,30 +74,34 @@ def compare(
 
     Examples of use:
 
+    \b
       annealfit compare-samplers digits
-
       annealfit compare-samplers digits --bits 1-3 --samplers levels,native
-
       annealfit compare-samplers digits --samplers native,native:num_sweeps=1000
     """
-    from annealfit.cli.comparison_files import describe_comparison, opened_comparison_folder, save_comparison
-    from annealfit.cli.comparison_tables import print_comparison
-    from annealfit.studies import sampler_study
-    from annealfit.studies.solving import with_reads
+    from annealfit.studies.sampler_study import compare_samplers, with_reads
 
-    classifier, every_bits = _make_classifier(preset, bits, iterations, seed)
-    # The paper's presets are its coordinates, too.
-    usual = ("raw", "centred") if preset == Preset.annealfit else ("raw",)
-    bases = parse_coordinates(coordinates, usual)
-    prepared = prepare(dataset, filters, kernel, pool, standardize, size, download, seed)
+    asked = [] if bits is None else options.parse_numbers(bits, "--bits")
+    most = max(asked, default=None)
+    classifier = options.make_estimator(preset, bits=most, max_iter=max(iterations, 1), random_state=seed)
+    every_bits = asked or [classifier.bits]
+    # The paper's presets stand for its coordinates, too.
+    usual = ("raw", "centred") if preset == options.Preset.annealfit else ("raw",)
+    bases = options.parse_coordinates(coordinates, usual)
+    prepared = options.prepare_images(dataset, filters, kernel, pool, standardize, size, download, seed)
     classifier.problems(prepared.X_train, prepared.dataset.y_train)  # bad settings fail before any file is made
     made, skipped = _make_samplers(samplers, seed, classifier.sampler)
     solving = {name: made[name] if "num_reads" in name else with_reads(made[name], reads) for name in made}
-    if out is not None:
-        context.with_resource(opened_comparison_folder(out))
+    if out is not None:  # a folder that cannot be used fails before the work
+        context.with_resource(working_in(out))
+        if (out / COMPARISON_FILE).exists():
+            raise InvalidInputError(f"{out} holds a comparison already; name another folder with --out")
+        remove_leftovers(out / "problems")
     solves = len(bases) * len(every_bits) * ((repeats + 1) * (2 if late else 1) + iterations)
-    with _opened(made), _progress(list(made), solves) as on_solve:
-        found = sampler_study.compare_samplers(
+    with ExitStack() as stack:
+        for sampler in made.values():  # one may have a connection to close
+            stack.enter_context(sampler)
+        found = compare_samplers(
             solving,
             prepared,
             classifier,
@@ -135,60 +113,41 @@ def compare(
             target=target,
             truth_seconds=truth_limit,
             seed=seed,
-            on_solve=on_solve,
+            on_solve=stack.enter_context(_progress(list(made), solves)),
         )
-    options = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
+    stored = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
     document = {
-        "annealfit": __version__,
-        "options": {**options, "bits": every_bits, "coordinates": list(bases)},
+        "annealfit": annealfit.__version__,
+        "options": {**stored, "bits": every_bits, "coordinates": list(bases)},
         "samplers": {name: sampler.describe() for name, sampler in solving.items()},
         "confidence": CONFIDENCE,
         "interval": INTERVAL,
         "skipped": skipped,
-        **describe_comparison(found),
+        **finite(_describe(found)),
     }
     notes = [*(f"{name} is left out: {reason}" for name, reason in skipped.items()), *found.notes]
     if out is not None:
-        notes += save_comparison(found, document, out)
+        notes += _save(found, document, out)
     if as_json:
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     else:
-        print_comparison(found)
+        _print(found)
     for note in notes:
-        errors.print(plain(f"note: {note}"), soft_wrap=True)
-
-
-def _make_classifier(
-    preset: Preset, bits: str | None, iterations: int, seed: int
-) -> tuple[AnnealedClassifier, list[int]]:
-    """The classifier of the preset, with the most bits that were asked for, and all that were."""
-    asked = None if bits is None else list(dict.fromkeys(parse_numbers(bits, "--bits")))
-    classifier = make_classifier(preset, max(asked) if asked else None, max(iterations, 1), seed)
-    return classifier, asked or [classifier.bits]
-
-
-@contextmanager
-def _opened(samplers: Mapping[str, Sampler]) -> Iterator[None]:
-    """Samplers that are closed in the end: one may have a connection."""
-    with ExitStack() as stack:
-        for sampler in samplers.values():
-            stack.enter_context(sampler)
-        yield
+        warn(f"note: {note}")
 
 
 def _make_samplers(
     asked: str | None, seed: int, of_preset: Sampler | str | None
 ) -> tuple[dict[str, Sampler], dict[str, str]]:
-    """The samplers, and why others are left out; what was named and cannot be made is an error."""
+    """The samplers, and why others are left out; a named sampler that cannot be made is an error."""
     from annealfit.samplers import SimulatedAnnealer
 
-    names = UNASKED if asked is None else split_samplers(asked)
     made, skipped = {}, {}
-    for name in names:
+    for name in DEFAULT_SAMPLERS if asked is None else split_samplers(asked):
         try:
-            # The paper's presets are its temperatures, and those are the native annealer's.
+            # The paper's presets set the temperatures of the native annealer.
             papers = name == "native" and isinstance(of_preset, SimulatedAnnealer)
-            made[name] = choose_sampler(None if papers else name, None, of_preset, seed)
+            made[name] = options.make_sampler(None if papers else name, None, of_preset, seed)
         except MissingDependencyError as error:
             if asked is not None:
                 raise
@@ -215,15 +174,194 @@ def split_samplers(text: str) -> tuple[str, ...]:
 @contextmanager
 def _progress(names: Sequence[str], solves: int) -> Iterator[Callable[[str], None]]:
     """A live bar over the solves of all samplers, with the time left."""
-    shown = TextColumn("Comparing"), BarColumn(), TaskProgressColumn(), TextColumn("{task.description}")
-    progress = make_progress(*shown, TimeRemainingColumn())
+    columns = TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
     done = dict.fromkeys(names, 0)
-    with progress:
-        task = progress.add_task("", total=solves * len(names))
+    with progress_bar("Comparing", *columns, total=solves * len(names)) as update:
 
         def on_solve(name: str) -> None:
             done[name] += 1
-            # Those before it are done, also where a failure or convergence saved them solves.
-            progress.update(task, completed=names.index(name) * solves + done[name], description=name)
+            # Samplers before it are done, also where a failure or convergence saved them solves.
+            update(completed=names.index(name) * solves + done[name], description=name)
 
         yield on_solve
+
+
+def _describe(found: Comparison) -> dict[str, Any]:
+    """The comparison as JSON; a number that is not finite stands for never, or for a failure."""
+    trained = [
+        {"coordinates": row.coordinates, "bits": row.bits, **_describe_training(row.record, found.optimum)}
+        for row in found.training
+    ]
+    return {
+        "problems": [_describe_problems(taken) for taken in found.problem_sets],
+        "solving": [asdict(row) for row in found.solving],
+        "training": [*trained, _describe_training(found.optimum, found.optimum)],
+        "notes": found.notes,
+    }
+
+
+def _describe_problems(taken: ProblemSet) -> dict[str, Any]:
+    truth = taken.truth
+    found = zip(truth.energies.tolist(), truth.proven.tolist(), truth.lower_bounds.tolist(), strict=True)
+    return {
+        **pick(taken, "name", "coordinates", "bits", "after"),
+        "count": len(taken.problems),
+        "variables": taken.problems[0].n_variables,
+        "lower_bound": float(taken.bounds.sum()),
+        "truth": {
+            "proven": truth.is_proven,
+            "seconds": truth.seconds,
+            "problems": [{"energy": energy, "proven": proven, "lower_bound": bound} for energy, proven, bound in found],
+        },
+    }
+
+
+def _describe_training(record: Record, optimum: Record) -> dict[str, Any]:
+    return {
+        "sampler": record.method,
+        "loss": record.loss,
+        "loss_ratio": record.loss / optimum.loss,
+        "test_accuracy": record.test.get("accuracy", math.nan),
+        **pick(record, "iterations", "stop_reason", "seconds", "access_seconds"),
+        "losses": record.history["loss"].tolist() if record.history else [],
+        "failure": record.error,
+    }
+
+
+def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:
+    """Write problems, table, figures and, last, the document, whose presence says that the folder is complete."""
+    from annealfit.studies.report import figures
+
+    notes = []
+    for file_format in ("npz", "bqm"):
+        try:
+            for taken in found.problem_sets:
+                for number, problem in enumerate(taken.problems):
+                    name = f"{taken.name}-{taken.coordinates}-{taken.bits}-bits-class-{number}.{file_format}"
+                    write(problem, folder / "problems" / name, format=file_format)
+        except MissingDependencyError as error:
+            notes.append(f"no {file_format} files: {error}")
+    training = ({**row, "problems": "training"} for row in document["training"])
+    records.write_table([_flat(row) for row in (*document["solving"], *training)], folder / "comparison.csv")
+    try:
+        figures.save_success_figure(found, folder / "success.png")
+        figures.save_comparison_figure(found, folder / "comparison.png")
+    except MissingDependencyError as error:
+        notes.append(f"no figures: {error}")
+    write_json(folder / COMPARISON_FILE, document)
+    return notes
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the CSV table: an estimate is three columns, counts per problem are one, curves are left out.
+
+    >>> _flat({"success": {"value": 0.5, "low": 0.4, "high": 0.6}, "reads": [64, 64], "losses": [1.0]})
+    {'success': 0.5, 'success_low': 0.4, 'success_high': 0.6, 'reads': '64 64'}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict):
+            flat |= {name: value["value"], f"{name}_low": value["low"], f"{name}_high": value["high"]}
+        elif name != "losses":
+            flat[name] = " ".join(map(str, value)) if isinstance(value, list) else value
+    return flat
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """A number that is not negative, with so many digits at least, and without a power of ten if it is large.
+
+    >>> [_number(value) for value in (0.01234, 99.96, 1234.5)], _number(99.6, digits=2)
+    (['0.0123', '100', '1,234'], '100')
+    """
+    return f"{value:,.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def _solution_time(row: Any) -> str:
+    seconds = row.seconds_to_solution.value
+    return "never" if math.isinf(seconds) else f"{'' if row.proven else '≥ '}{_number(1e3 * seconds)}"
+
+
+def _solution_span(row: Any) -> str:
+    time = row.seconds_to_solution
+    if math.isinf(time.low):
+        return "–"
+    return f"{_number(1e3 * time.low, 2)}–{'∞' if math.isinf(time.high) else _number(1e3 * time.high, 2)}"
+
+
+_SOLVING = (
+    Column("residual\n%", lambda row: "0" if row.residual < _ROUNDING else _number(100 * row.residual)),
+    Column("success\n%", lambda row: f"{'' if row.proven else '≤ '}{100 * row.success.value:.1f}"),
+    Column("from–to", lambda row: f"{100 * row.success.low:.0f}–{100 * row.success.high:.0f}"),
+    Column("solved", lambda row: str(row.problems_solved)),
+    Column("ms per\nread", lambda row: _number(1e3 * row.seconds_per_read)),
+    Column("solution\nms", _solution_time),
+    Column("from–to", _solution_span),
+)
+
+
+def _training_columns(optimum: Record) -> list[Column]:
+    return [
+        Column("loss ÷\noptimum", lambda record: f"{record.loss / optimum.loss:.5f}"),
+        Column("test\n%", lambda record: f"{100 * record.test.get('accuracy', math.nan):.1f}"),
+        Column("iterations", lambda record: str(record.iterations or "")),
+        Column("seconds", lambda record: f"{record.seconds:.2f}"),
+        Column("QPU\nseconds", lambda r: "" if r.access_seconds is None else f"{r.access_seconds:.2f}"),
+    ]
+
+
+def _print_samplers(rows: Sequence[Any], columns: Sequence[Column], title: str, name: str, failure: str) -> None:
+    """A row per sampler; `name` and `failure` are the attributes with its name and why it failed."""
+
+    def unless_failed(column: Column, otherwise: str) -> Column:
+        return replace(column, cell=lambda row: otherwise if getattr(row, failure) else column.cell(row))
+
+    first, *others = columns
+    shown = [unless_failed(first, "failed"), *(unless_failed(column, "") for column in others)]
+    print_table(rows, [Column("sampler", lambda row: getattr(row, name), "fold"), *shown], title=title)
+    say()
+
+
+def _print(found: Comparison) -> None:
+    """A table per problem set, one per set of trainings, and what they say in words."""
+    from annealfit.studies.report.figures import summarise_comparison
+
+    for taken in found.problem_sets:
+        _print_samplers(taken.own(found.solving), _SOLVING, _title(taken), "sampler", "failure")
+    for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in found.training):
+        records = [*found.trained(coordinates, bits), found.optimum]
+        on_device = any(record.access_seconds is not None for record in records if not record.error)
+        columns = _training_columns(found.optimum)[: None if on_device else -1]
+        title = f"Training with each, {coordinates}, {count_bits(bits)}"
+        _print_samplers(records, columns, title, "method", "error")
+    failures = {row.record.method: row.record.error for row in found.training if row.record.error}
+    failures |= {row.sampler: row.failure for row in found.solving if row.failure}
+    for name, failure in failures.items():
+        say(f"{name} failed: {failure}")
+    say(
+        "Success: share of the reads that are the optimum. Solution: the time of a problem until one is, with "
+        f"{CONFIDENCE:.0%} confidence, median. From–to: {INTERVAL:.0%} confidence intervals. Residual: mean of "
+        "(E − E*)/|E*| over reads. Solved: problems of which some read is the optimum. The time of a device is its "
+        "access time.",
+        wrap=True,
+    )
+    if not all(taken.truth.is_proven for taken in found.problem_sets):
+        say(
+            "Where an optimum is not proven within --truth-limit, success is reaching the best energy known: "
+            "≤ and ≥ say so, for the optimum may be lower.",
+            wrap=True,
+        )
+    say(summarise_comparison(found), wrap=True)
+
+
+def _title(taken: ProblemSet) -> str:
+    when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
+    count, truth = len(taken.problems), taken.truth
+    proven = (
+        f"optimum proven in {_number(1e3 * truth.seconds / count)} ms each"
+        if truth.is_proven
+        else f"optimum proven for {int(truth.proven.sum())} of {count}"
+    )
+    return (
+        f"{count} problems {when}, {taken.coordinates}, {count_bits(taken.bits)}, "
+        f"{taken.problems[0].n_variables} variables;\nsum of bounds {taken.bounds.sum():.4g}, {proven}"
+    )

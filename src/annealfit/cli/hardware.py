@@ -1,23 +1,19 @@
-"""The command about chips: whether the problems of a training fit, what they cost, what is left of them."""
+"""The command about chips: whether the problems of a training or a layer fit, what they cost, what error leaves."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+from typer import Option
 
 from annealfit._support.errors import InvalidInputError
-from annealfit.cli.display import console, count_bits, make_progress, plain
-from annealfit.cli.hardware_layers import show_layer
-from annealfit.cli.hardware_tables import coefficient_table, embedding_table
-from annealfit.cli.options import CoordinatesOption, JsonOption, parse_coordinates, parse_numbers
-from annealfit.cli.printing import print_table
+from annealfit.cli import options
+from annealfit.cli.output import Column, count_bits, pick, print_json, print_table, progress_bar, say
 from annealfit.hardware.feasibility import (
     Capacity,
     Device,
@@ -27,54 +23,41 @@ from annealfit.hardware.feasibility import (
     device_of_solver,
     published_device,
 )
-from annealfit.hardware.limits import ERROR_LEVELS
+from annealfit.hardware.limits import ERROR_LEVELS, Resolution
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_properties
 from annealfit.problems.encoding import MAX_BITS
-from annealfit.studies.report import hardware_figure
-
-if TYPE_CHECKING:
-    from annealfit.studies.hardware_study import FilterSize
+from annealfit.studies.report import figures
 
 
 def hardware(
-    features: Annotated[str, typer.Option(help="Features d of an image, as 18 or 9,18,36.")] = "18",
-    classes: Annotated[str, typer.Option(help="Classes, as 10 or 2-10.")] = "10",
-    filters: Annotated[
-        int | None, typer.Option(help="Filters of a convolution layer that is trained: their problems, not the head's.")
-    ] = None,
-    kernel: Annotated[int, typer.Option(help="With --filters: their kernel size, 1 to 5.")] = 3,
-    channels: Annotated[int, typer.Option(help="With --filters: channels of their input.")] = 1,
+    features: Annotated[str, Option(help="Features d of an image, as 18 or 9,18,36.")] = "18",
+    classes: Annotated[str, Option(help="Classes, as 10 or 2-10.")] = "10",
+    filters: Annotated[int | None, Option(help="Trained filters: their problems instead of the head's.")] = None,
+    kernel: Annotated[int, Option(help="With --filters: their kernel size, 1 to 5.")] = 3,
+    channels: Annotated[int, Option(help="With --filters: channels of their input.")] = 1,
     bits: Annotated[
         str | None,
-        typer.Option(
-            help="Bits per weight update (or weight of a layer), as 3, 1-20 or 1,2,5-8.",
-            show_default="1-20; of a layer 1-3",
-        ),
+        Option(help="Bits per update (or weight of a layer), as 3 or 1,2,5-8.", show_default="1-20; of a layer 1-3"),
     ] = None,
     layer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INPUTSxOUTPUTS",
-            help="Look at the rows of a layer with low-bit weights instead of a training, as 180x64.",
-        ),
+        str | None, Option(metavar="INPUTSxOUTPUTS", help="A layer with low-bit weights instead, as 180x64.")
     ] = None,
     topology: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Ideal chip, any of {', '.join(TOPOLOGIES)}; can be repeated. Default: all of them."),
+        list[str] | None, Option(help=f"Ideal chip, any of {', '.join(TOPOLOGIES)}; repeatable. Default: all.")
     ] = None,
-    defects: Annotated[float, typer.Option(help="Share of the qubits that are missing, at random.")] = 0.0,
+    defects: Annotated[float, Option(help="Share of the qubits that are missing, at random.")] = 0.0,
     solver: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON file of a solver's properties: a chip as it is.")
+        Path | None, Option(metavar="FILE", help="A solver's properties as JSON: a chip as it is.")
     ] = None,
-    reads: Annotated[int, typer.Option(help="Reads of every problem.")] = 100,
-    iterations: Annotated[int, typer.Option(help="Iterations of the training.")] = 200,
+    reads: Annotated[int, Option(help="Reads of every problem.")] = 100,
+    iterations: Annotated[int, Option(help="Iterations of the training.")] = 200,
     annealing_time: Annotated[
-        float | None, typer.Option(metavar="µs", help="Microseconds of an anneal. Default: the solver's.")
+        float | None, Option(metavar="µs", help="Microseconds of an anneal. Default: the solver's.")
     ] = None,
-    coordinates: CoordinatesOption = None,
-    seed: Annotated[int, typer.Option(help="Decides the filters and the defects.")] = 42,
-    plot: Annotated[Path | None, typer.Option("-o", "--plot", metavar="FILE", help="Draw it: png, svg or pdf.")] = None,
-    as_json: JsonOption = False,
+    coordinates: options.Coordinates = None,
+    seed: Annotated[int, Option(help="Decides the filters and the defects.")] = 42,
+    plot: Annotated[Path | None, Option("-o", "--plot", metavar="FILE", help="Draw it: png, svg or pdf.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Tell what fits an annealer's chip, and what it costs.
 
@@ -84,138 +67,163 @@ def hardware(
 
     Examples of use:
 
+    \b
       annealfit hardware --features 18 --classes 10 --bits 1-20
-
       annealfit hardware --bits 1-10 --topology P16 --defects 0.01 --plot fit.png
-
       annealfit hardware --filters 16 --kernel 5 --bits 1-3 --topology P16
-
       annealfit hardware --bits 1-3 --solver Advantage2_system1.json --reads 1000
-
       annealfit hardware --layer 180x64 --bits 1,2
     """
+    from annealfit.studies.hardware_study import FilterSize, make_workloads, study_hardware
+
+    every_bits = options.parse_numbers(bits or ("1-20" if layer is None else "1-3"), "--bits")
     if layer is not None:
         if plot is not None:
             raise InvalidInputError("--plot draws trainings; leave it out with --layer")
-        show_layer(
-            layer,
-            _numbers(bits or "1-3", "--bits"),
-            _devices(topology, defects, solver, seed),
-            reads=reads,
-            annealing_time=annealing_time,
-            seed=seed,
-            as_json=as_json,
-        )
+        devices = _devices(topology, defects, solver, seed)
+        _show_layer(layer, every_bits, devices, reads, annealing_time, seed, as_json)
         return
-    from annealfit.studies.hardware_study import FilterSize, make_workloads
-
     size = None if filters is None else FilterSize(kernel, channels)
     workloads = make_workloads(
-        _numbers(features, "--features") if size is None else [size.features],
-        _numbers(classes, "--classes") if filters is None else [filters],
-        _numbers(bits or "1-20", "--bits"),
+        options.parse_numbers(features, "--features") if size is None else [size.features],
+        options.parse_numbers(classes, "--classes") if filters is None else [filters],
+        every_bits,
         reads=reads,
         iterations=iterations,
         annealing_microseconds=annealing_time,
     )
     if plot is not None:
-        hardware_figure.check_drawable(plot, [workload.features for workload in workloads])
+        figures.check_drawable(plot, [workload.features for workload in workloads])
     devices = _devices(topology, defects, solver, seed)
-    rows = _study(devices, workloads, seed, parse_coordinates(coordinates), size)
+    study = study_hardware(devices, workloads, seed, options.parse_coordinates(coordinates), size)
+    rows = _watched(study, devices[0].chip.name, len(devices) * len(workloads))
     every_features = dict.fromkeys(workload.features for workload in workloads)
     capacities = [capacity_of(device.chip, number) for device in devices for number in every_features]
     if plot is not None:
-        hardware_figure.save_feasibility(rows, plot)
+        figures.save_feasibility(rows, plot)
     if as_json:
-        typer.echo(json.dumps(_as_json(devices, capacities, rows, workloads[0]), indent=2, ensure_ascii=False))
+        document = {
+            **pick(workloads[0], "reads", "iterations", "annealing_microseconds"),
+            "error_levels": ERROR_LEVELS,
+            "assumed": {device.chip.name: device.assumed for device in devices},
+            "capacities": [asdict(capacity) for capacity in capacities],
+            "rows": [asdict(row) for row in rows],
+        }
+        print_json(document)
         return
-    _print_tables(devices, rows, capacities, "class" if filters is None else "filter")
-    for line in [*_answers(capacities, rows), *_notes(devices, rows, workloads[0], plot)]:
-        console.print(plain(line), soft_wrap=True)
+    _print_embeddings(rows, capacities, "class" if filters is None else "filter")
+    _print_coefficients(devices, rows)
+    for capacity in capacities:
+        say(_answer(capacity, rows, named=len(every_features) > 1))
+    for line in _notes(devices, rows, workloads[0], plot):
+        say(line)
 
 
-def _numbers(text: str, option_name: str) -> list[int]:
-    return list(dict.fromkeys(parse_numbers(text, option_name)))
+def _watched(study: Iterable[Feasibility], first: str, total: int) -> list[Feasibility]:
+    """All rows of the study, with a live bar."""
+    columns, rows = (MofNCompleteColumn(), TimeRemainingColumn()), []
+    with progress_bar("Embedding {task.description}", *columns, total=total, description=first) as update:
+        for row in study:
+            rows.append(row)
+            update(advance=1, description=row.chip)
+    return rows
 
 
 def _devices(topologies: list[str] | None, defects: float, solver: Path | None, seed: int) -> list[Device]:
-    if solver is not None and not topologies:
-        if defects:
-            raise InvalidInputError("--defects is for ideal chips; the one in --solver has its own: leave it out")
-        names: Iterable[str] = ()
-    else:
-        names = dict.fromkeys(topologies or TOPOLOGIES)
-    devices = [published_device(chip_with_defects(name, defects, seed)) for name in names]
+    if solver is not None and not topologies and defects:
+        raise InvalidInputError("--defects is for ideal chips; the one in --solver has its own: leave it out")
+    names = topologies or (TOPOLOGIES if solver is None else ())
+    devices = [published_device(chip_with_defects(name, defects, seed)) for name in dict.fromkeys(names)]
     if solver is not None:
         devices.append(device_of_solver(read_properties(solver), solver.name))
     return devices
 
 
-def _by_ranges(devices: Sequence[Device], rows: Sequence[Feasibility]) -> list[list[Feasibility]]:
-    """The rows of chips that have the same ranges, and so the same coefficients; none where none were looked at."""
-    ranges = {device.chip.name: device.ranges for device in devices}
-    groups = [[row for row in rows if ranges[row.chip] == own] for own in dict.fromkeys(ranges.values())]
-    return [group for group in groups if any(row.resolutions for row in group)]
+def _placed(heading: str, cell: Callable[[Any], str], otherwise: str = "–") -> Column:
+    """A column about the embedding, for rows that may have none."""
+    return Column(heading, lambda row: cell(row) if row.embeds else otherwise)
 
 
-def _print_tables(
-    devices: Sequence[Device], rows: Sequence[Feasibility], capacities: Sequence[Capacity], one: str
-) -> None:
-    for _, rows_of_chip in groupby(rows, key=lambda row: row.chip):
-        print_table(embedding_table(list(rows_of_chip), capacities, one))
-        console.print()
-    for rows_of_ranges in _by_ranges(devices, rows):
-        chips = ", ".join(dict.fromkeys(row.chip for row in rows_of_ranges))
-        console.print(plain(f"Couplings of digits' problems, scaled to the ranges of {chips}"), soft_wrap=True)
-        coefficients = coefficient_table(rows_of_ranges)
-        names = [str(column.header) for column in coefficients.columns]
-        print_table(coefficients, keys=names.index("couplings"))
-        console.print()
+def _calls(row: Any) -> str:
+    return f"{row.cost.calls:,} × {1000 * row.cost.access_seconds_of_a_call:.0f} ms"
 
 
-def _study(
-    devices: Sequence[Device],
-    workloads: Sequence[Workload],
-    seed: int,
-    coordinates: Sequence[str],
-    filters: FilterSize | None,
-) -> list[Feasibility]:
-    from annealfit.studies.hardware_study import study_hardware
-
-    progress = make_progress(
-        TextColumn("Embedding {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    )
-    rows = []
-    with progress:
-        task = progress.add_task(devices[0].chip.name, total=len(devices) * len(workloads))
-        for row in study_hardware(devices, workloads, seed, coordinates, filters):
-            rows.append(row)
-            progress.update(task, advance=1, description=row.chip)
-    return rows
+def _chains(row: Any) -> str:
+    shortest, longest = row.placement.shortest_chain, row.placement.longest_chain
+    return str(longest) if shortest == longest else f"{shortest}–{longest}"
 
 
-def _answers(capacities: Sequence[Capacity], rows: Sequence[Feasibility]) -> list[str]:
-    """What the rows say in words: the most that fits, that counting couplers is not embedding, and what is resolved."""
-    lines = []
-    several = len({capacity.features for capacity in capacities}) > 1
-    for capacity in capacities:
-        name = f"{capacity.chip}, {capacity.features} features" if several else capacity.chip
-        seeming = sorted(
-            {
-                row.bits
-                for row in rows
-                if (row.chip, row.features) == (capacity.chip, capacity.features)
-                and not row.embeds
-                and row.couplings <= capacity.couplers
-            }
+def _below_error(resolution: Resolution) -> str:
+    least, *_, most = (resolution.share_below[error] for error in ERROR_LEVELS)
+    return f"{100 * least:.0f}–{100 * most:.0f} %"
+
+
+def _if_varied(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
+    """The columns that say more than one thing."""
+    return [column for column in columns if len({column.cell(row) for row in rows}) > 1]
+
+
+def _print_embeddings(rows: Sequence[Feasibility], capacities: Sequence[Capacity], one: str) -> None:
+    """For every chip, what fits and what it costs; `one` is what a problem is of."""
+    sizes = [Column("features", lambda row: str(row.features)), Column("classes", lambda row: str(row.classes))]
+    columns = [
+        Column("bits", lambda row: str(row.bits)),
+        Column("variables", lambda row: f"{row.variables:,}"),
+        Column("couplings", lambda row: f"{row.couplings:,}"),
+        _placed("chains", _chains),
+        _placed(
+            f"qubits\n{one} / call",
+            lambda row: f"{row.placement.qubits_of_a_class:,} / {row.placement.qubits_of_a_call:,}",
+        ),
+        _placed("at once", lambda row: f"{row.placement.classes_at_once} of {row.classes}", "no fit"),
+        _placed("calls", _calls),
+        _placed("QPU\ntime", lambda row: f"{row.cost.access_seconds:,.1f} s"),
+    ]
+    for chip, group in groupby(rows, key=lambda row: row.chip):
+        own = list(group)
+        capacity = next(capacity for capacity in capacities if capacity.chip == chip)
+        title = (
+            f"{chip}: {capacity.qubits:,} qubits, {capacity.couplers:,} couplers, "
+            f"largest clique {capacity.largest_clique}"
         )
-        counted = f" Counting couplers ({capacity.couplers:,}), {_span_of_bits(seeming)} would pass." if seeming else ""
-        lines.append(f"{name}: {_most_that_fits(capacity)}{counted}")
-    return lines
+        print_table(own, [*_if_varied(sizes, own), *columns], title=title)
+        say()
 
 
-def _span_of_bits(bits: Sequence[int]) -> str:
-    return count_bits(bits[0]) if len(bits) == 1 else f"{bits[0]} to {bits[-1]} bits"
+def _print_coefficients(devices: Sequence[Device], rows: Sequence[Feasibility]) -> None:
+    """For chips of the same ranges, what the ranges and the analog error make of the coefficients."""
+    ranges = {device.chip.name: device.ranges for device in devices}
+    keys = [Column("bits", lambda entry: str(entry[0].bits)), Column("coordinates", lambda entry: entry[1])]
+    columns = [
+        Column("couplings", lambda entry: f"{entry[2].couplings:,}"),
+        Column("span", lambda entry: f"2^{entry[2].span_of_couplings:.0f}"),
+        Column("largest", lambda entry: f"{entry[2].largest_coupling:.2f}"),
+        Column("chains", lambda entry: f"{entry[2].chain_strength:.2f}"),
+        Column("below\nerror", lambda entry: _below_error(entry[2])),
+    ]
+    for same in dict.fromkeys(ranges.values()):
+        own = [row for row in rows if ranges[row.chip] == same]
+        once = {(row.features, row.bits): row for row in own}.values()
+        entries = [(row, *item) for row in once for item in row.resolutions.items()]
+        if not entries:
+            continue
+        chips = ", ".join(dict.fromkeys(row.chip for row in own))
+        say(f"Couplings of digits' problems, scaled to the ranges of {chips}")
+        named = [*_if_varied([Column("features", lambda entry: str(entry[0].features))], entries), *keys]
+        print_table(entries, [*named, *columns], keys=len(named))
+        say()
+
+
+def _answer(capacity: Capacity, rows: Sequence[Feasibility], *, named: bool) -> str:
+    """The most bits that fit, and the bits for which counting couplers would wrongly say so."""
+    name = f"{capacity.chip}, {capacity.features} features" if named else capacity.chip
+    own = [row for row in rows if (row.chip, row.features) == (capacity.chip, capacity.features)]
+    seeming = sorted({row.bits for row in own if not row.embeds and row.couplings <= capacity.couplers})
+    counted = ""
+    if seeming:
+        span = count_bits(seeming[0]) if len(seeming) == 1 else f"{seeming[0]} to {seeming[-1]} bits"
+        counted = f" Counting couplers ({capacity.couplers:,}), {span} would pass."
+    return f"{name}: {_most_that_fits(capacity)}{counted}"
 
 
 def _most_that_fits(capacity: Capacity) -> str:
@@ -223,10 +231,11 @@ def _most_that_fits(capacity: Capacity) -> str:
     if most == 0:
         blocks = f"solve in blocks of at most {largest} of them" if largest else "it holds no clique at all"
         return f"not even 1 bit fits ({parameters} parameters, {largest} variables at most); {blocks}."
-    fits = f"at most {count_bits(most)} {'fits' if most == 1 else 'fit'} ({most * parameters} of {largest} variables)"
+    used = f"({most * parameters} of {largest} variables)"
     if most == MAX_BITS:
-        return f"{most} bits fit, the most there are ({most * parameters} of {largest} variables)."
-    return f"{fits}; {most + 1} bits need {(most + 1) * parameters}."
+        return f"{most} bits fit, the most there are {used}."
+    fits = "fits" if most == 1 else "fit"
+    return f"at most {count_bits(most)} {fits} {used}; {most + 1} bits need {(most + 1) * parameters}."
 
 
 def _notes(devices: Sequence[Device], rows: Sequence[Feasibility], workload: Workload, plot: Path | None) -> list[str]:
@@ -244,7 +253,7 @@ def _notes(devices: Sequence[Device], rows: Sequence[Feasibility], workload: Wor
         f"(published error: couplings {least} to {of_couplings}, fields {least} to {most}).",
     ]
     if any(not row.resolutions for row in rows):
-        notes.append(f"Coefficients are looked at up to {MOST_VARIABLES_LOOKED_AT:,} variables.")
+        notes.append(f"Coefficients are computed up to {MOST_VARIABLES_LOOKED_AT:,} variables.")
     notes += [
         f"{device.chip.name} does not say its {', '.join(device.assumed)}: Advantage's published values stand for them."
         for device in devices
@@ -254,15 +263,47 @@ def _notes(devices: Sequence[Device], rows: Sequence[Feasibility], workload: Wor
     return notes
 
 
-def _as_json(
-    devices: Sequence[Device], capacities: Sequence[Capacity], rows: Sequence[Feasibility], workload: Workload
-) -> dict[str, Any]:
-    return {
-        "reads": workload.reads,
-        "iterations": workload.iterations,
-        "annealing_microseconds": workload.annealing_microseconds,
-        "error_levels": ERROR_LEVELS,
-        "assumed": {device.chip.name: device.assumed for device in devices},
-        "capacities": [asdict(capacity) for capacity in capacities],
-        "rows": [asdict(row) for row in rows],
-    }
+_LAYER_COLUMNS = (
+    Column("bits", lambda row: str(row.bits)),
+    Column("variables", lambda row: f"{row.variables:,}"),
+    _placed("chains", lambda row: str(row.placement.longest_chain)),
+    _placed("rows at once", lambda row: f"{row.placement.classes_at_once} of {row.classes}", "no fit"),
+    _placed("calls", _calls),
+    _placed("QPU time", lambda row: f"{row.cost.access_seconds:,.1f} s"),
+    Column("below error", lambda row: ", ".join(map(_below_error, row.resolutions.values())) or "–"),
+)
+
+
+def _show_layer(
+    text: str,
+    bits: Sequence[int],
+    devices: Sequence[Device],
+    reads: int,
+    annealing_time: float | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Print whether the rows of a layer with low-bit weights fit, chip by chip."""
+    from annealfit.studies.hardware_study import parse_layer, row_workload, study_layer
+
+    inputs, outputs = parse_layer(text)
+    workloads = [row_workload(inputs, outputs, number, reads, annealing_time) for number in bits]
+    rows = list(study_layer(devices, workloads, seed))
+    if as_json:
+        shown = [{"inputs": inputs, "outputs": outputs, **asdict(row)} for row in rows]
+        print_json({"layer": [inputs, outputs], "reads": reads, "rows": shown})
+        return
+    say(f"A layer of {inputs}×{outputs}: each of its {outputs} rows is a clique of inputs · bits.")
+    for chip, group in groupby(rows, key=lambda row: row.chip):
+        own = list(group)
+        largest = own[0].largest_clique
+        print_table(own, _LAYER_COLUMNS, title=f"{chip}: rows of up to {largest} weights at 1 bit, {largest // 2} at 2")
+        say()
+        unfit = next((row for row in own if not row.embeds), None)
+        if unfit is not None:
+            say(f"With bits={unfit.bits} {unfit.reason}; {unfit.remedy}.")
+    least, _, most = ERROR_LEVELS
+    say(
+        f"below error: couplings smaller than {least} to {most} of the range, for features of digits. "
+        "annealfit quantize --sampler mock-qpu:num_reads=50 rehearses it; docs/quantization.md has what to expect."
+    )

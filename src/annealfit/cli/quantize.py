@@ -1,44 +1,40 @@
-"""The command about low-bit weights: an ONNX network in, one with few levels per weight out."""
+"""The command that rounds the weights of an ONNX network to a few bits."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn
+from typer import Argument, Option
 
 from annealfit._support.errors import InvalidInputError
-from annealfit.cli.display import console, make_progress, make_table, plain
-from annealfit.cli.options import BlocksOption, JsonOption
-from annealfit.cli.printing import print_table
-from annealfit.cli.sampling import choose_sampler
+from annealfit.cli import options
+from annealfit.cli.output import Column, pick, plain, print_json, print_table, progress_bar, say
 from annealfit.quantization.grids import GRIDS
 
 if TYPE_CHECKING:
-    from annealfit.quantization.network_results import QuantizedNetwork
+    from annealfit.quantization.network import QuantizedNetwork
 
 _METHODS = "nearest, gptq, gptq_search, descent, annealed, lattice"
 
 
 def quantize(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The trained network.")],
+    model: Annotated[Path, Argument(metavar="MODEL.onnx", help="The trained network.")],
     calibration: Annotated[
         Path,
-        typer.Option(
+        Option(
             metavar="FILE",
-            help="What the network is shown: an npy file of some hundred rows, better thousands, as it reads them; "
-            "or an npz file with an array for each of its inputs.",
+            help="Inputs of the network: an npy file of hundreds of rows, better thousands; or an npz file with an "
+            "array for each input.",
         ),
     ],
-    bits: Annotated[int, typer.Option(help="Bits per weight, 1 to 8.")] = 2,
+    bits: Annotated[int, Option(help="Bits per weight, 1 to 8.")] = 2,
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "-o",
             "--output",
             metavar="FILE.onnx",
@@ -47,29 +43,22 @@ def quantize(
         ),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"How levels are chosen: {_METHODS}.", show_default="annealed")
+        str | None, Option(metavar="NAME", help=f"How levels are chosen: {_METHODS}.", show_default="annealed")
     ] = None,
     sampler: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME[:SETTING=VALUE,…]",
-            help="A sampler that chooses the levels instead, as of annealfit train.",
+        Option(
+            metavar="NAME[:SETTING=VALUE,…]", help="A sampler that chooses the levels instead, as of annealfit train."
         ),
     ] = None,
-    blocks: BlocksOption = None,
-    levels: Annotated[str, typer.Option(metavar="NAME", help=f"Which levels: {', '.join(GRIDS)}.")] = "symmetric",
-    group_size: Annotated[
-        int | None, typer.Option(help="Inputs that share a scale.", show_default="one scale per output")
-    ] = None,
-    damping: Annotated[
-        float, typer.Option(help="Noise that inputs are assumed to have, as a share of their power: for few rows.")
-    ] = 0.0,
-    keep: Annotated[
-        list[str] | None, typer.Option(metavar="NODE", help="A node to leave as it is; can be repeated.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Decides every anneal.")] = 0,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the errors: png, svg or pdf.")] = None,
-    as_json: JsonOption = False,
+    blocks: options.Blocks = None,
+    levels: Annotated[str, Option(metavar="NAME", help=f"Which levels: {', '.join(GRIDS)}.")] = "symmetric",
+    group_size: Annotated[int | None, Option(help="Inputs per scale.", show_default="one scale per output")] = None,
+    damping: Annotated[float, Option(help="Assumed noise, as a share of the inputs' power: for few rows.")] = 0.0,
+    keep: Annotated[list[str] | None, Option(metavar="NODE", help="A node to leave as it is; can be repeated.")] = None,
+    seed: Annotated[int, Option(help="Decides every anneal.")] = 0,
+    plot: Annotated[Path | None, Option(metavar="FILE", help="Draw the errors: png, svg or pdf.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Round a trained network's weights to a few bits each.
 
@@ -80,19 +69,22 @@ def quantize(
 
     Examples of use:
 
+    \b
       annealfit quantize model.onnx --bits 2 --calibration X.npy -o small.onnx
-
       annealfit quantize model.onnx --bits 2 --levels ternary --calibration X.npy
-
       annealfit quantize model.onnx --bits 1 --calibration X.npy --sampler levels
     """
     from annealfit.quantization.network import quantize_network
-    from annealfit.studies.report import quantization_figure
+    from annealfit.studies.report import figures as quantization_figure
 
     _check_output(model, output)
     if plot is not None:
         quantization_figure.check_picture(plot)
-    with _opened_method(method, sampler, blocks, seed) as chosen, _progress() as on_layer:
+    columns = MofNCompleteColumn(), TimeElapsedColumn()
+    with (
+        _opened_method(method, sampler, blocks, seed) as chosen,
+        progress_bar("Quantising {task.description}", *columns, description="…") as update,
+    ):
         found = quantize_network(
             model,
             calibration,
@@ -103,7 +95,7 @@ def quantize(
             damping=damping,
             keep=keep or (),
             random_state=seed,
-            on_layer=on_layer,
+            on_layer=lambda number, total, name: update(completed=number, total=total, description=plain(name)),
         )
     written = [] if output is None else list(found.save(output))
     if plot is not None:
@@ -111,27 +103,9 @@ def quantize(
         names, errors = [layer.name for layer in found], [layer.errors for layer in found]
         written.append(quantization_figure.save_layer_errors(names, errors, plot, title))
     if as_json:
-        typer.echo(json.dumps(_as_json(found, written), indent=2, ensure_ascii=False))
-        return
-    print_table(_table(found))
-    for line in _summary(found, written):
-        console.print(plain(line), soft_wrap=True)
-
-
-@contextmanager
-def _opened_method(method: str | None, sampler: str | None, blocks: int | None, seed: int) -> Iterator[Any]:
-    """The method or the sampler that was asked for; a sampler is closed in the end: it may have a connection."""
-    if sampler is None:
-        if blocks is not None:
-            raise InvalidInputError("--blocks is for the problems of a sampler; name one with --sampler")
-        yield method or "annealed"
-        return
-    if method is not None:
-        raise InvalidInputError(
-            f"--sampler {sampler} chooses the levels instead of --method {method}; give one of them"
-        )
-    with choose_sampler(sampler, blocks, None, seed) as chosen:
-        yield chosen
+        print_json(_describe(found, written))
+    else:
+        _print(found, written)
 
 
 def _check_output(model: Path, output: Path | None) -> None:
@@ -144,72 +118,60 @@ def _check_output(model: Path, output: Path | None) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    progress = make_progress(
-        TextColumn("Quantising {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    )
-    with progress:
-        task = progress.add_task("…", total=None)
-
-        def on_layer(number: int, total: int, name: str) -> None:
-            progress.update(task, total=total, completed=number, description=plain(name))
-
-        yield on_layer
-
-
-def _table(found: QuantizedNetwork) -> Table:
-    table = make_table("Squared error of each layer's outputs, relative")
-    methods = list(found.layers[0].errors)
-    table.add_column("layer", no_wrap=True)
-    table.add_column("operator", no_wrap=True)
-    for heading in ("weights", *methods, "kept", "bytes", "seconds"):
-        table.add_column(heading.replace("_", " "), justify="right", no_wrap=True)
-    for layer in found:
-        table.add_row(
-            plain(layer.name),
-            layer.operator,
-            "×".join(map(str, layer.weights.shape)),
-            *(f"{layer.errors[method]:.3g}" for method in methods),
-            f"{layer.error:.3g}",
-            f"{layer.bytes_before:,} → {layer.bytes_after:,}",
-            f"{layer.seconds:.1f}",
+def _opened_method(method: str | None, sampler: str | None, blocks: int | None, seed: int) -> Iterator[Any]:
+    """The method, or the sampler, which is closed in the end: it may have a connection."""
+    if sampler is None:
+        if blocks is not None:
+            raise InvalidInputError("--blocks is for the problems of a sampler; name one with --sampler")
+        yield method or "annealed"
+        return
+    if method is not None:
+        raise InvalidInputError(
+            f"--sampler {sampler} chooses the levels instead of --method {method}; give one of them"
         )
-    return table
+    with options.make_sampler(sampler, blocks, None, seed) as chosen:
+        yield chosen
 
 
-def _summary(found: QuantizedNetwork, written: list[Path]) -> list[str]:
-    share = found.bytes_before / max(found.bytes_after, 1)
+def _error_column(method: str) -> Column:
+    return Column(method.replace("_", " "), lambda layer: f"{layer.errors[method]:.3g}")
+
+
+def _print(found: QuantizedNetwork, written: Sequence[Path]) -> None:
+    columns = [
+        Column("layer", lambda layer: layer.name, "left"),
+        Column("operator", lambda layer: layer.operator, "left"),
+        Column("weights", lambda layer: "×".join(map(str, layer.weights.shape))),
+        *map(_error_column, found.layers[0].errors),
+        Column("kept", lambda layer: f"{layer.error:.3g}"),
+        Column("bytes", lambda layer: f"{layer.bytes_before:,} → {layer.bytes_after:,}"),
+        Column("seconds", lambda layer: f"{layer.seconds:.1f}"),
+    ]
+    print_table(list(found), columns, title="Squared error of each layer's outputs, relative")
     agreement = ""
     if found.agreement is not None:
         agreement = f"; the largest output is the same for {found.agreement:.1%} of the calibration rows"
-    lines = [
-        f"Network: error of the outputs {found.output_error:.3g}{agreement}.",
-        f"Parameters: {found.bytes_before:,} bytes before, {found.bytes_after:,} packed: {share:.1f} times smaller.",
-    ]
-    return [*lines, *(f"Written: {path}" for path in written)] + (
-        [] if written else ["Add -o FILE.onnx to write the network, --plot FILE.png for a figure."]
-    )
+    say(f"Network: error of the outputs {found.output_error:.3g}{agreement}.")
+    ratio = found.bytes_before / max(found.bytes_after, 1)
+    say(f"Parameters: {found.bytes_before:,} bytes before, {found.bytes_after:,} packed: {ratio:.1f} times smaller.")
+    for path in written:
+        say(f"Written: {path}")
+    if not written:
+        say("Add -o FILE.onnx to write the network, --plot FILE.png for a figure.")
 
 
-def _as_json(found: QuantizedNetwork, written: list[Path]) -> dict[str, Any]:
+def _describe(found: QuantizedNetwork, written: Sequence[Path]) -> dict[str, Any]:
     return {
         "layers": [
             {
-                "name": layer.name,
-                "operator": layer.operator,
+                **pick(layer, "name", "operator"),
                 "shape": list(layer.weights.shape),
                 "levels": layer.grid.levels.tolist(),
                 "errors": dict(layer.errors),
-                "error": layer.error,
-                "bytes_before": layer.bytes_before,
-                "bytes_after": layer.bytes_after,
-                "seconds": layer.seconds,
+                **pick(layer, "error", "bytes_before", "bytes_after", "seconds"),
             }
             for layer in found
         ],
-        "output_error": found.output_error,
-        "agreement": found.agreement,
-        "bytes_before": found.bytes_before,
-        "bytes_after": found.bytes_after,
+        **pick(found, "output_error", "agreement", "bytes_before", "bytes_after"),
         "written": [str(path) for path in written],
     }

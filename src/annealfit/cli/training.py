@@ -1,94 +1,109 @@
-"""The command that trains."""
+"""The commands that train a model and use it: `train` and `predict`."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
+import tempfile
 import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+from typer import Argument, Option
 
-from annealfit import __version__
+import annealfit
 from annealfit._support.description import describe
-from annealfit._support.errors import InvalidInputError
-from annealfit.cli.display import errors, plain, training_progress
-from annealfit.cli.large_data import Asked, Where, opened_job
-from annealfit.cli.options import (
-    BaselinesOption,
-    BitsOption,
-    BlocksOption,
-    ColorOption,
-    DatasetArgument,
-    DownloadOption,
-    HistoryFormat,
-    ImagesOption,
-    JsonOption,
-    KernelsOption,
-    LabelsOption,
-    LayersOption,
-    OnDiskOption,
-    PoolsOption,
-    Preset,
-    PresetOption,
-    RegularizationOption,
-    ResizeOption,
-    SamplerOption,
-    SchedulerOption,
-    SeedOption,
-    SettingsOption,
-    SizeOption,
-    StandardizeOption,
-    TestSizeOption,
-    TimeLimitOption,
-    TolOption,
-    TrainFiltersOption,
-    TrainSizeOption,
-    parse_settings,
-    parse_sizes,
-    parse_subset,
-)
-from annealfit.cli.preparing import make_classifier, make_network
-from annealfit.cli.run_output import draw_run, tell_run
-from annealfit.cli.sampling import choose_sampler, describe_plan
-from annealfit.studies import store
+from annealfit._support.errors import InvalidInputError, MissingDependencyError, choose, require
+from annealfit._support.threads import free_memory
+from annealfit.cli import options
+from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, warn
+from annealfit.data.datasets import RESIZE_METHODS, Dataset, is_feature_table, load_dataset, load_table
+from annealfit.data.datasets.own_data import image_files
+from annealfit.samplers.protocol import Preflight
+from annealfit.studies import records
+
+if TYPE_CHECKING:
+    from annealfit.models import AnnealedClassifier
+    from annealfit.studies import Prepared, TrainingRun
+    from annealfit.training import Iteration
+
+    # Rows and labels, how features are made (for the configuration), and what trains on them.
+    _Training = tuple[tuple[Any, Any], dict[str, Any] | None, Callable[..., TrainingRun]]
+
+HistoryFormat = StrEnum("HistoryFormat", list(records.HISTORY_FORMATS))  # type: ignore[misc]
+_SHARE_OF_MEMORY = 0.25  # images or features beyond this share of the free memory are kept on disk
+_CHUNKS_PER_WORKER = 8  # more than one, so that faster workers of a cluster get more chunks
+
+TrainFilters = Annotated[
+    bool, Option("--train-filters", help="Train the filters too, by QUBOs; beside it, frozen filters and Adam.")
+]
+Tol = Annotated[float | None, Option(help="Stop when the loss is certified to be so close to its minimum, relatively.")]
+Settings = Annotated[
+    list[str] | None,
+    Option("--set", metavar="NAME=VALUE", help="A parameter of AnnealedClassifier, as curvature=bound; repeatable."),
+]
+Labels = Annotated[
+    str | None, Option(metavar="COLUMN|FILE", help="Labels of a table: its column, or a .npy file with one per row.")
+]
+Images = Annotated[
+    str | None,
+    Option(metavar="N|all", help="Images to train on; all takes all of both parts.", show_default="the paper's"),
+]
+TrainSize = Annotated[
+    str | None, Option(metavar="N|all", help="Images or rows to train on. Default: the paper's or all.")
+]
+TestSize = Annotated[
+    str | None, Option(metavar="N|all", help="Images or rows to test on. Default: the paper's, or a quarter.")
+]
+OnDisk = Annotated[bool, Option("--on-disk", help="Keep features in a temporary file; automatic if they are large.")]
+Scheduler = Annotated[str | None, Option(metavar="ADDRESS", help="Train on a Dask cluster, as tcp://10.0.0.1:8786.")]
+Baselines = Annotated[
+    bool | None, Option(help="SGD and logistic regression beside it. Default: if they fit in memory.")
+]
 
 
 def train(
-    dataset: DatasetArgument,
-    preset: PresetOption = Preset.annealfit,
-    bits: BitsOption = None,
-    max_iter: Annotated[int | None, typer.Option(help="Iterations at most.")] = None,
-    filters: LayersOption = "2",
-    kernel: KernelsOption = "3",
-    pool: PoolsOption = "2",
-    train_filters: TrainFiltersOption = False,
-    regularization: RegularizationOption = None,
-    tol: TolOption = None,
-    time_limit: TimeLimitOption = None,
-    settings: SettingsOption = None,
-    standardize: StandardizeOption = "none",
-    sampler: SamplerOption = None,
-    blocks: BlocksOption = None,
-    labels: LabelsOption = None,
-    size: SizeOption = 8,
-    color: ColorOption = False,
-    resize: ResizeOption = "area",
-    images: ImagesOption = None,
-    n_train: TrainSizeOption = None,
-    n_test: TestSizeOption = None,
-    on_disk: OnDiskOption = False,
-    scheduler: SchedulerOption = None,
-    baselines: BaselinesOption = None,
-    download: DownloadOption = False,
-    seed: SeedOption = 42,
-    out: Annotated[Path | None, typer.Option(help="Run folder. Default: a new one below runs/.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
-    history: Annotated[HistoryFormat, typer.Option(help="File format of the history.")] = HistoryFormat("csv"),
-    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the figures of the run.")] = True,
-    as_json: JsonOption = False,
+    dataset: options.Dataset,
+    preset: options.PresetOption = options.Preset.annealfit,
+    bits: options.Bits = None,
+    max_iter: Annotated[int | None, Option(help="Iterations at most.")] = None,
+    filters: Annotated[str, Option(help="Convolution filters; 16,32 are those of two layers.")] = "2",
+    kernel: Annotated[str, Option(help="Kernel size of the filters, or one per layer.")] = "3",
+    pool: Annotated[str, Option(help="Max-pooling size, or one per layer.")] = "2",
+    train_filters: TrainFilters = False,
+    regularization: Annotated[float | None, Option(help="λ of the weights' penalty. Default: 0.001.")] = None,
+    tol: Tol = None,
+    time_limit: Annotated[float | None, Option(help="Stop after so many seconds of training.")] = None,
+    settings: Settings = None,
+    standardize: options.Standardize = "none",
+    sampler: options.SamplerOption = None,
+    blocks: options.Blocks = None,
+    labels: Labels = None,
+    size: options.ImageSize = 8,
+    color: Annotated[bool, Option("--color", help="Keep colours; otherwise images become grey.")] = False,
+    resize: Annotated[str, Option(help=f"How images are resized: {', '.join(RESIZE_METHODS)}.")] = "area",
+    images: Images = None,
+    n_train: TrainSize = None,
+    n_test: TestSize = None,
+    on_disk: OnDisk = False,
+    scheduler: Scheduler = None,
+    baselines: Baselines = None,
+    download: options.Download = False,
+    seed: options.Seed = 42,
+    out: Annotated[Path | None, Option(help="Run folder. Default: a new one below runs/.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
+    history: Annotated[HistoryFormat, Option(help="File format of the history.")] = HistoryFormat("csv"),
+    plots: Annotated[bool, Option(help="Draw the figures of the run.")] = True,
+    as_json: options.Json = False,
 ) -> None:
     """Train by annealing, with classical training beside it.
 
@@ -99,66 +114,333 @@ def train(
 
     Examples of use:
 
+    \b
       annealfit train digits
-
       annealfit train digits --preset matched --bits 10 --out runs/matched
-
       annealfit train digits --train-filters --filters 4
-
       annealfit train mnist --download --filters 8 --n-train all --n-test all
-
       annealfit train embeddings.npy --labels labels.npy --standardize features
-
       annealfit train rows.parquet --labels kind --scheduler tcp://10.0.0.1:8786
-
       annealfit train digits --bits 2 --sampler mock-qpu:topology=Z12,faults=0.1
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    _check_resumable(out, resume)
-    sizes: dict[str, Any] = {
-        "n_filters": parse_sizes(filters, "--filters"),
-        "kernel_size": parse_sizes(kernel, "--kernel"),
-        "pool_size": parse_sizes(pool, "--pool"),
+    if resume:
+        _check_resumable(out)
+    _check_source(dataset, labels, images_in_memory=train_filters, elsewhere=on_disk or scheduler is not None)
+    features: dict[str, Any] = {
+        "n_filters": options.parse_layers(filters, "--filters"),
+        "kernel_size": options.parse_layers(kernel, "--kernel"),
+        "pool_size": options.parse_layers(pool, "--pool"),
         "standardize": standardize,
     }
-    classifier: Any = (make_network if train_filters else make_classifier)(preset, bits, max_iter, seed)
-    given = {"regularization": regularization, "tol": tol, "time_limit": time_limit}
-    classifier.set_params(**{n: v for n, v in given.items() if v is not None}, **parse_settings(settings, classifier))
-    used = choose_sampler(sampler, blocks, classifier.sampler, seed)
-    classifier.set_params(sampler=used)
-    subset = parse_subset(images, n_train, n_test)
-    asked = Asked(dataset, labels, size, color, resize, subset, download, seed)
-    where = Where(train_filters, on_disk, scheduler, baselines)
-    again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
-    # A sampler may have a connection to close; features on a disk are in a folder that is removed in the end.
-    with used, opened_job(asked, sizes, classifier, where) as job:
-        config = {**asked.config(), "preset": str(preset), "annealfit": __version__, "features": job.features}
-        config["classifier"] = describe(classifier.get_params(deep=False))
-        # Bad settings, or a problem that does not fit the device, fail before any file is made or any call paid for.
-        plan = classifier.preflight(job.X_train, job.y_train)
-        if plan is not None:
-            errors.print(plain(describe_plan(plan, classifier.max_iter, of_layers=train_filters)), soft_wrap=True)
-        with store.opened_run_folder(folder, config, resume=resume):
-            classifier.set_params(checkpoint=folder / store.CHECKPOINT_FILE, resume=resume)
-            try:
-                with training_progress(classifier.max_iter) as on_iteration, warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)  # what they say is in the table and the notes below
-                    run = job.run([on_iteration])
-                store.save_run(run, folder, config, history_format=history)
-            except KeyboardInterrupt:  # before or after the iterations: during them, what was learnt is kept
-                if (folder / store.CHECKPOINT_FILE).exists():
-                    errors.print(plain(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}"))
-                else:
-                    errors.print("Interrupted before the first iteration: there is nothing to resume; start it again.")
-                raise typer.Exit(130) from None
-    notes = [*job.notes(run), *(draw_run(run, folder) if plots else [])]
-    tell_run(run, folder, again, notes, as_json=as_json)
-
-
-def _check_resumable(out: Path | None, resume: bool) -> None:
-    if resume and (out is None or not (out / store.CHECKPOINT_FILE).exists()):
-        raise InvalidInputError(
-            "--resume needs --out, the folder of the run to continue"
-            if out is None
-            else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
+    estimator = options.make_estimator(
+        preset,
+        train_filters=train_filters,
+        settings=settings or (),
+        bits=bits,
+        max_iter=max_iter,
+        regularization=regularization,
+        tol=tol,
+        time_limit=time_limit,
+        random_state=seed,
+    )
+    chosen = options.make_sampler(sampler, blocks, estimator.sampler, seed)
+    estimator.set_params(sampler=chosen)
+    subset = options.parse_subset(images, n_train, n_test)
+    load = partial(load_dataset, dataset, seed=seed, size=size, color=color, resize=resize, download=download, **subset)
+    if train_filters:
+        opened = _network_training(load, features, estimator)
+    elif is_feature_table(Path(dataset)):
+        opened = _head_training(
+            estimator, partial(_prepare_table, Path(dataset), labels, standardize, seed, subset), scheduler, baselines
         )
+    else:
+        extractor = annealfit.RandomConvFeatures(**features, random_state=seed)
+        opened = _head_training(estimator, partial(_prepare_images, load, extractor, on_disk), scheduler, baselines)
+    config: dict[str, Any] = {"dataset": dataset, "labels": labels, "color": color, "resize": resize, "seed": seed}
+    config |= {"image_size": size, **subset, "preset": str(preset), "annealfit": annealfit.__version__}
+    again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
+    with chosen, opened as (rows, described, run_training):  # in the end connections close and temporary files go
+        config |= {"features": described, "classifier": describe(estimator.get_params(deep=False))}
+        # Bad settings, or a problem that does not fit the device, fail before a file is written or a call paid for.
+        plan = estimator.preflight(*rows)
+        if plan is not None:
+            warn(_describe_plan(plan, estimator.max_iter, of_layers=train_filters))
+        with records.opened_run_folder(folder, config, resume=resume):
+            checkpoint = folder / records.CHECKPOINT_FILE
+            estimator.set_params(checkpoint=annealfit.Checkpoint(checkpoint, resume=resume))
+            with _explained_interrupt(checkpoint, again):
+                with training_progress(estimator.max_iter) as on_iteration:
+                    run = run_training(callbacks=[on_iteration])
+                records.save_run(run, folder, config, history_format=history)
+    notes = [*(_draw_run(run, folder) if plots else ()), *_sampler_notes(run.classifier)]
+    _print_run(run, folder, again, notes, as_json=as_json)
+
+
+def _check_resumable(out: Path | None) -> None:
+    if out is None:
+        raise InvalidInputError("--resume needs --out, the folder of the run to continue")
+    if not (out / records.CHECKPOINT_FILE).exists():
+        raise InvalidInputError(
+            f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
+        )
+
+
+@contextmanager
+def _explained_interrupt(checkpoint: Path, again: str) -> Iterator[None]:
+    """Say how to go on after Ctrl-C before or after the iterations; during them it ends the training alone."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            warn(f"Interrupted. What was learnt is in {checkpoint.parent}. Go on with:\nannealfit {again}")
+        else:
+            warn("Interrupted before the first iteration: there is nothing to resume; start it again.")
+        raise typer.Exit(130) from None
+
+
+def _check_source(dataset: str, labels: str | None, *, images_in_memory: bool, elsewhere: bool) -> None:
+    is_table = is_feature_table(Path(dataset))
+    if images_in_memory and (is_table or elsewhere):
+        raise InvalidInputError(
+            "--train-filters needs images in memory, and makes their features anew at every step: leave out "
+            "--on-disk and --scheduler, and give images instead of a table"
+        )
+    if labels is not None and not is_table:
+        raise InvalidInputError("--labels are for tables of features; images are labelled by their folders or files")
+
+
+@contextmanager
+def _network_training(load: Callable[..., Dataset], features: dict[str, Any], net: Any) -> Iterator[_Training]:
+    """The training of a network with its filters."""
+    from annealfit.studies.training_run import run_network_training
+
+    images = load()
+    net.set_params(**features)
+    annealfit.RandomConvFeatures(**features).fit(images.X_train[:2])  # layers that do not fit the images fail here
+    described = {**features, "random_state": net.random_state}
+    yield (images.X_train, images.y_train), described, partial(run_network_training, images, net)
+
+
+@contextmanager
+def _head_training(
+    classifier: Any, prepare: Callable[[Path], Prepared], scheduler: str | None, baselines: bool | None
+) -> Iterator[_Training]:
+    """The training of a classifier on features, in memory, in temporary files, or on a cluster."""
+    from annealfit.studies import run_training
+
+    with tempfile.TemporaryDirectory(prefix="annealfit-") as folder:
+        prepared = prepare(Path(folder))
+        described = None if prepared.features is None else describe(prepared.features.get_params())
+        beside = prepared.is_in_memory if baselines is None else baselines
+        with _on_cluster(scheduler, prepared) as rows:
+            yield rows, described, partial(run_training, prepared, classifier, baselines=beside, rows=rows)
+
+
+def _prepare_table(
+    path: Path, labels: str | None, standardize: str, seed: int, subset: dict[str, Any], folder: Path
+) -> Prepared:
+    choose("--standardize (of a table)", standardize, ("none", "features"))
+    rows = load_table(path, labels, folder, seed=seed, **{"n_train": None, "n_test": None, **subset})
+    if standardize == "none":
+        return annealfit.studies.Prepared.of_rows(rows)
+    return annealfit.studies.Prepared.of(rows, annealfit.data.features.RowScaler())
+
+
+def _prepare_images(
+    load: Callable[..., Dataset], extractor: annealfit.RandomConvFeatures, on_disk: bool, folder: Path
+) -> Prepared:
+    images = load(lazy=True)
+    values = max(extractor.fit(images.X_train[:2]).n_features_out_, math.prod(images.X_train.shape[1:]))
+    count = values * (len(images.y_train) + len(images.y_test))  # of features, or of pixels if there are more
+    if on_disk or 8 * count > _SHARE_OF_MEMORY * (free_memory() or math.inf):
+        warn(f"Features are kept in a temporary file ({4 * count / 2**30:.2f} GiB), and read from there.")
+        return annealfit.studies.Prepared.on_disk(images, extractor, folder)
+    in_memory = replace(images, X_train=images.X_train[:], X_test=images.X_test[:])
+    return annealfit.studies.Prepared.of(in_memory, extractor)
+
+
+@contextmanager
+def _on_cluster(address: str | None, prepared: Prepared) -> Iterator[tuple[Any, Any]]:
+    """The training rows and labels, on the workers of a cluster if there is an address."""
+    if address is None:
+        yield prepared.X_train, prepared.dataset.y_train
+        return
+    distributed = require("distributed", extra="dask", purpose="working on a Dask cluster")
+    try:
+        client = distributed.Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"--scheduler {address}: no Dask scheduler answers there ({error})") from error
+    with client:
+        workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+        size = math.ceil(len(prepared.dataset.y_train) / (workers * _CHUNKS_PER_WORKER))
+        yield annealfit.data.rows.DaskRows(_as_dask_array(prepared.X_train, size), prepared.dataset.y_train), None
+
+
+def _as_dask_array(table: Any, size: int) -> Any:
+    """A Dask array of chunks of `size` rows: arrays in memory are sent once, files are read by the workers."""
+    arrays = require("dask.array", extra="dask", purpose="working on a Dask cluster")
+    from dask import delayed
+
+    if isinstance(table, np.ndarray):
+        return arrays.from_array(table, chunks=(size, table.shape[1]))
+    parts = [table.part(first, min(first + size, len(table))) for first in range(0, len(table), size)]
+    read = delayed(_read, pure=False)
+    return arrays.concatenate(
+        [arrays.from_delayed(read(delayed(part, traverse=False)), part.shape, part.dtype) for part in parts]
+    )
+
+
+def _read(table: Any) -> Any:
+    return table[0 : len(table)]
+
+
+@contextmanager
+def training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
+    """A live bar with loss, accuracy and time left; warnings are left to the table and its notes."""
+    bar = progress_bar("Training", total=max_iter, description="first iteration")
+    with bar as update, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+
+        def on_iteration(iteration: Iteration) -> None:
+            row = iteration.row
+            reached = f"loss {row['loss']:.4f}  accuracy {row['accuracy']:.1%}"
+            update(completed=row["iteration"], description=reached)
+
+        yield on_iteration
+
+
+def _describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool) -> str:
+    """One line of what the device will cost; of a network, what a step of each layer costs."""
+    from annealfit.samplers.dwave.qpu import UNRESOLVED_SHARE
+
+    advice = ": use fewer bits, or --standardize features" if plan.unresolved_share > UNRESOLVED_SHARE else ""
+    what, most = ("A step of every layer", "at most ") if of_layers else ("An iteration", "")
+    return (
+        f"{what}: {plan.calls} {'call' if plan.calls == 1 else 'calls'}, {plan.qubits:,} qubits, chains of at "
+        f"most {plan.longest_chain}, {plan.access_seconds:.3f} s of QPU access; {max_iter} iterations: "
+        f"{most}{max_iter * plan.access_seconds:.1f} s. {plan.unresolved_share:.0%} of the couplings are below the "
+        f"device's analog error{advice}."
+    )
+
+
+def _sampler_notes(classifier: AnnealedClassifier) -> list[str]:
+    """What the device cost, what failed, and why the training ended if it was cut short."""
+    from annealfit.models import CUT_SHORT
+
+    history, notes = classifier.history_, []
+    if history and "access_seconds" in history[0]:
+        calls, seconds = (sum(row[name] for row in history) for name in ("calls", "access_seconds"))
+        answered = [row["chain_breaks"] for row in history if row["solved"]]
+        breaks = sum(answered) / max(len(answered), 1)
+        faults = sum(row["fault_count"] for row in history)
+        notes.append(
+            f"{calls} calls, {seconds:.3f} s of QPU access, {breaks:.1%} of chains broken, {faults} faults "
+            "(history, column faults)."
+        )
+    failed = sum(bool(row["failures"]) for row in history)
+    if failed:
+        notes.append(f"In {failed} of {len(history)} iterations solves failed and weights stayed (column failures).")
+    if classifier.stop_reason_ in ("budget", "sampler"):
+        notes.append(
+            f"Training {CUT_SHORT[classifier.stop_reason_]} after {classifier.n_iter_} of {classifier.max_iter} "
+            "iterations; what was learnt is saved, and --resume goes on from there."
+        )
+    return notes
+
+
+def _draw_run(run: TrainingRun, folder: Path) -> list[str]:
+    """Save the figures; without matplotlib return a note that says so."""
+    from annealfit.studies.report import figures
+
+    try:
+        figures.save_run_figures(run, folder)
+    except MissingDependencyError as error:
+        return [f"No plots: {error}"]
+    return []
+
+
+def _percent(part: str, metric: str) -> Callable[[Any], str]:
+    return lambda record: f"{100 * getattr(record, part)[metric]:.1f}"
+
+
+_METRICS = (
+    Column("method", lambda record: record.method, "left"),
+    Column("train\n%", _percent("train", "accuracy")),
+    Column("test\n%", _percent("test", "accuracy")),
+    Column("prec.\n%", _percent("test", "precision")),
+    Column("recall\n%", _percent("test", "recall")),
+    Column("F1\n%", _percent("test", "f1")),
+    Column("κ", lambda record: f"{record.test['kappa']:.3f}"),
+    Column("MCC", lambda record: f"{record.test['mcc']:.3f}"),
+    Column("loss", lambda record: f"{record.loss:.4f}"),
+    Column("sec.", lambda record: f"{record.seconds:.2f}"),
+)
+
+
+def _print_run(run: TrainingRun, folder: Path, again: str, notes: Sequence[str], *, as_json: bool) -> None:
+    """Print the table or its JSON, and the notes; beside a JSON document they go to standard error."""
+    classifier, dataset = run.classifier, run.dataset
+    if as_json:
+        typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
+    else:
+        kind = "images" if len(dataset.X_test.shape) > 2 else "rows"
+        title = f"{dataset.name}: {len(dataset.y_train)} training, {len(dataset.y_test)} test {kind}"
+        print_table(run.records, _METRICS, title=title)
+    tell = warn if as_json else say
+    for note in notes:
+        tell(note)
+    interrupted = classifier.stop_reason_ == "interrupted"
+    if interrupted:
+        tell(
+            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
+            f"annealfit {again}"
+        )
+    tell(f"Run folder: {folder}")
+    if interrupted:
+        raise typer.Exit(130)  # the exit code of a program that Ctrl-C ended
+
+
+def predict(
+    model: Annotated[Path, Argument(help="A run folder, or the model file in it.")],
+    images: Annotated[list[Path], Argument(help="Image files, or folders of them; any size, resized to the model's.")],
+    top: Annotated[int, Option(min=1, help="How many classes to show for each image.")] = 3,
+    invert: Annotated[bool, Option("--invert", help="Swap dark and bright: data sets are bright on black.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Classify image files with a trained model.
+
+    Examples of use:
+
+    \b
+      annealfit predict runs/demo runs/demo/samples/class-8.png
+      annealfit predict runs/demo runs/demo/samples
+    """
+    from annealfit.models.image_classifier import ImageClassifier
+
+    path = model / records.MODEL_FILE if model.is_dir() else model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a sampler that was not stored does not matter here
+        loaded = ImageClassifier.load(path)
+    files = [file for image in images for file in image_files(image)]
+    pixels = np.stack([loaded.read_image(file) for file in files])
+    probabilities = loaded.predict_proba(1 - pixels if invert else pixels)
+    answers = []
+    for file, row in zip(files, probabilities, strict=True):
+        best = np.argsort(-row, kind="stable")[:top]
+        answers.append({"image": str(file), "classes": {loaded.class_names[i]: float(row[i]) for i in best}})
+    if as_json:
+        print_json(answers)
+        return
+    columns = [
+        Column("image", lambda answer: answer["image"], "fold"),
+        Column("class", lambda answer: next(iter(answer["classes"])), "fold", style="bold"),
+        Column("probability", lambda answer: f"{next(iter(answer['classes'].values())):.1%}"),
+        Column("then", _other_classes, "fold"),
+    ]
+    print_table(answers, columns)
+
+
+def _other_classes(answer: dict[str, Any]) -> str:
+    _, *others = answer["classes"].items()
+    return ", ".join(f"{name} {share:.1%}" for name, share in others)

@@ -1,1 +1,1 @@
-"""What an annealer's chip can hold: whether a problem fits, what it costs, how much of it the device resolves."""
+"""Chips of quantum annealers: clique embeddings, limits of a device, and what a training costs on it."""

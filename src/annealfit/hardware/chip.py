@@ -1,36 +1,63 @@
-"""A chip's working graph, and the cliques that embed on it.
+"""A chip's working graph and the clique embeddings on it, searched for once and kept on disk.
 
-Every class's problem is dense, so what has to embed is a complete graph: each variable becomes a chain of
-qubits, and every two chains are coupled. Pegasus and Zephyr have regular clique embeddings that
-`minorminer.busclique` finds in a tenth of a second, round defects too.
+Every class's problem is dense, so it embeds as a complete graph: each variable becomes a chain of qubits, and every two
+chains are coupled. `minorminer.busclique` finds the regular clique embeddings of Pegasus and Zephyr in a tenth of a
+second, around defects too.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import metadata
+from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from annealfit._support.errors import require
-from annealfit.hardware.embeddings import EXTRA, Embedding, EmbeddingStore, longest_chain, qubits_of
+import numpy as np
+
+from annealfit._support.errors import AnnealfitError, FileFormatError, MissingDependencyError, require
+from annealfit._support.files import check_regular, remove_leftovers, replacing
+from annealfit._support.schema import Field, check_depth
 
 if TYPE_CHECKING:
     import networkx
 
-# Tiles may have chains this much longer than the first one's: the classes of one call should be equally well served.
+Embedding = dict[int, tuple[int, ...]]  # variable → its chain of qubits
+
+EXTRA = "qpu"  # the extra that installs D-Wave's packages
+CACHE_ENVIRONMENT = "ANNEALFIT_CACHE"
+SEARCH_VERSION = 1  # increased when the search for tiles changes: files of an older search are not read
+_MOST_BYTES = 20_000_000  # ten times what all qubits of the largest chip take
+# The chains of a tile may be this much longer than those of the first: all classes of a call get similar chains.
 _LONGER_CHAINS = 1
 _WINDOW_GROWTH = 1.4
-# For fewer variables than these minorminer 0.2.22 runs out of memory (Zephyr, 5 to 8) or ends the whole process (if it
+# For fewer variables than these minorminer 0.2.22 runs out of memory (Zephyr, 5 to 8) or aborts the process (if it
 # finds none). A larger clique contains theirs, and its chains are hardly longer.
 _SMALLEST_SEARCH = {"zephyr": 9, "chimera": 5}
 
 
+def longest_chain(embedding: Embedding) -> int:
+    """Return the number of qubits in the longest chain."""
+    return max(map(len, embedding.values()))
+
+
+def qubits_of(embeddings: Sequence[Embedding]) -> int:
+    """Return the number of physical qubits of all embeddings."""
+    return sum(len(chain) for embedding in embeddings for chain in embedding.values())
+
+
 @dataclass(frozen=True, eq=False)
 class Chip:
-    """The qubits and couplers of a device that work, as a graph of dwave-graphs.
+    """The working qubits and couplers of a device, as a graph of dwave-graphs.
 
-    Embeddings are found once: they are kept in memory, and on disk (`embedding_store`).
+    Embeddings are searched for once: they are cached in memory and on disk (`EmbeddingStore`).
 
     >>> from annealfit.hardware.topologies import ideal_chip
     >>> chip = ideal_chip("P16")
@@ -40,9 +67,8 @@ class Chip:
 
     name: str
     graph: networkx.Graph
-    # Answers by question, variables and tiles; and by variables the most tiles that were asked for.
+    # Embeddings by number of variables and number of tiles asked for.
     _found: dict[tuple[int, int], tuple[Embedding, ...]] = field(default_factory=dict, init=False, repr=False)
-    _most_asked: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def largest_clique(self) -> int:
@@ -56,24 +82,23 @@ class Chip:
         return low
 
     def clique(self, n_variables: int) -> Embedding | None:
-        """An embedding of the complete graph, or None where there is none."""
-        return next(iter(self._answer(n_variables, 1)), None)
+        """Return an embedding of the complete graph, or None where there is none."""
+        return next(iter(self._find(n_variables, 1)), None)
 
     def tiles(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
-        """Up to `at_most` disjoint embeddings of the complete graph, to solve as many problems in one call."""
-        asked = self._most_asked.get(n_variables, 0)
-        found = self._answer(n_variables, asked) if asked else ()
-        if len(found) == asked < at_most:  # fewer than asked means that the chip is full
-            self._most_asked[n_variables] = at_most
-            found = self._answer(n_variables, at_most)
+        """Return up to `at_most` disjoint embeddings of the complete graph: as many problems go into one call."""
+        asked = max((count for size, count in self._found if size == n_variables), default=0)
+        found = self._found.get((n_variables, asked), ())
+        if len(found) == asked < at_most:  # fewer than asked for means that the chip is full
+            found = self._find(n_variables, at_most)
         return found[:at_most]
 
     @cached_property
     def _store(self) -> EmbeddingStore:
         return EmbeddingStore(self.graph)
 
-    def _answer(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
-        """What is in memory, or on disk; else what a search finds, which is in both from then on."""
+    def _find(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
+        """Return the embeddings in memory or on disk; else search for them, and keep them in both."""
         question = n_variables, at_most
         if question not in self._found:
             found = self._store.load(*question)
@@ -98,7 +123,7 @@ def _find_clique(n_variables: int, graph: networkx.Graph) -> Embedding | None:
     if graph.number_of_edges() == 0 and n_variables > 1:
         return None
     size = max(n_variables, _SMALLEST_SEARCH.get(graph.graph["family"], 1))
-    # Its own cache on disk is not used: it holds pickles.
+    # Minorminer's own cache on disk is not used: it holds pickles.
     found: dict[int, Any] = busclique.find_clique_embedding(size, graph, seed=0, use_cache=False)
     chains = [tuple(chain) for chain in found.values()]
     if size > n_variables:
@@ -107,7 +132,7 @@ def _find_clique(n_variables: int, graph: networkx.Graph) -> Embedding | None:
 
 
 def _nearest_first(first: Embedding, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
-    """Take the best embedding that is left, one after another: the shortest chains, but gaps between the tiles."""
+    """Take the best embedding of the remaining qubits each time: the shortest chains, but gaps between the tiles."""
     found = [first]
     allowed = longest_chain(first) + _LONGER_CHAINS
     left = graph.copy() if at_most > 1 else graph
@@ -121,18 +146,20 @@ def _nearest_first(first: Embedding, graph: networkx.Graph, at_most: int) -> tup
 
 
 def _column_by_column(best: Embedding, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
-    """Fill the chip from the left, each tile in the narrowest window that holds it: slower, but more of them fit."""
+    """Fill the chip from the left, each tile in the narrowest window that holds it: slower, but more tiles fit."""
+    layout = getattr(require("dwave.graphs", extra=EXTRA, purpose="tiling"), f"{graph.graph['family']}_layout")
+    positions = layout(graph)
+    left = sorted(graph.nodes, key=lambda qubit: tuple(positions[qubit]))
     allowed = longest_chain(best) + _LONGER_CHAINS
-    left = _from_left_to_right(graph)
     found: list[Embedding] = []
     smallest = window = qubits_of([best])
     while len(found) < at_most and len(left) >= smallest:
-        embedding = _find_clique(len(best), _induced(graph, left[:window]))
+        embedding = _find_clique(len(best), graph.subgraph(left[:window]).copy())
         if embedding is not None and longest_chain(embedding) <= allowed:
             found.append(embedding)
             taken = {qubit for chain in embedding.values() for qubit in chain}
             left = [qubit for qubit in left if qubit not in taken]
-            # The next one needs about as much; a failure costs as long as a success, so not from the smallest again.
+            # The next tile needs about as much. A failure costs as much as a success: not from the smallest again.
             window = max(round(window / _WINDOW_GROWTH), smallest)
         elif window >= len(left):
             break
@@ -141,17 +168,103 @@ def _column_by_column(best: Embedding, graph: networkx.Graph, at_most: int) -> t
     return tuple(found)
 
 
-def _induced(graph: networkx.Graph, qubits: Sequence[int]) -> networkx.Graph:
-    """The graph on these qubits alone, as `graph.subgraph(qubits).copy()` without its data, in a fifth of the time."""
-    kept = set(qubits)
-    neighbours = dict(graph.adjacency())
-    window = type(graph)(**graph.graph)
-    window.add_nodes_from(qubits)
-    window.add_edges_from((qubit, other) for qubit in qubits for other in neighbours[qubit] if other in kept)
-    return window
+def cache_folder() -> Path | None:
+    """Return the folder that ANNEALFIT_CACHE names, else the user's cache; None (variable empty, no home): no cache."""
+    chosen = os.environ.get(CACHE_ENVIRONMENT)
+    if chosen is not None:
+        return Path(chosen).expanduser() if chosen else None
+    try:
+        folders = require("platformdirs", extra=EXTRA, purpose="keeping embeddings")
+    except MissingDependencyError:  # embeddings are then searched for in every process
+        return None
+    found = Path(folders.user_cache_dir("annealfit"))
+    return found if found.is_absolute() else None
 
 
-def _from_left_to_right(graph: networkx.Graph) -> list[int]:
-    drawing = require("dwave.graphs", extra=EXTRA, purpose="placing problems on a chip")
-    positions = getattr(drawing, f"{graph.graph['family']}_layout")(graph)
-    return sorted(graph.nodes, key=lambda qubit: tuple(positions[qubit]))
+@dataclass(frozen=True, eq=False)
+class EmbeddingStore:
+    """The files of one chip's embeddings: JSON with a digest, checked against the chip when read."""
+
+    graph: networkx.Graph
+
+    def load(self, n_variables: int, asked: int) -> tuple[Embedding, ...] | None:
+        """Return the tiles in the file of this question; None without a file that can be used."""
+        path = self._path(n_variables, asked)
+        if path is None:
+            return None
+        try:
+            return self._read(path, self._question(n_variables, asked))
+        except OSError:  # missing, or not readable by this user
+            return None
+        except FileFormatError as error:
+            warnings.warn(f"a file of embeddings is not used, and made again: {error}", stacklevel=3)
+            return None
+
+    def save(self, n_variables: int, asked: int, tiles: tuple[Embedding, ...]) -> None:
+        """Write the tiles to a file. Where that fails, the next process searches again."""
+        path = self._path(n_variables, asked)
+        if path is None or not tiles:  # that nothing embeds cannot be checked when read
+            return
+        chains = [[list(map(int, tile[variable])) for variable in range(n_variables)] for tile in tiles]
+        content = {**self._question(n_variables, asked), "tiles": chains}
+        with contextlib.suppress(OSError, AnnealfitError):
+            with replacing(path) as file:
+                file.write(json.dumps({"sha256": _digest_of(content), "content": content}).encode())
+            remove_leftovers(path.parent)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the chip's qubits and couplers and of the versions of the search."""
+        versions = {"search": SEARCH_VERSION, "minorminer": metadata.version("minorminer"), **self.graph.graph}
+        digest = hashlib.sha256(json.dumps(versions, sort_keys=True, default=str).encode())
+        digest.update(np.sort(np.fromiter(self.graph.nodes, dtype="<i8")).tobytes())
+        couplers = np.sort(np.array(list(self.graph.edges), dtype="<i8").reshape(-1, 2), axis=1)
+        digest.update(couplers[np.lexsort(couplers.T[::-1])].tobytes())
+        return digest.hexdigest()
+
+    def _question(self, n_variables: int, asked: int) -> dict[str, Any]:
+        return {"graph": self.digest, "variables": n_variables, "asked": asked}
+
+    def _path(self, n_variables: int, asked: int) -> Path | None:
+        folder = cache_folder()
+        return None if folder is None else folder / "embeddings" / self.digest[:32] / f"{n_variables}x{asked}.json"
+
+    def _read(self, path: Path, question: dict[str, Any]) -> tuple[Embedding, ...]:
+        document = Field(read_json(path, "a JSON file of embeddings", _MOST_BYTES), source=str(path))
+        content = document["content"]
+        if document["sha256"].text() != _digest_of(content.value):
+            raise FileFormatError(f"{path} does not match its digest")
+        for name, expected in question.items():
+            if content[name].value != expected:
+                content[name].refuse(str(expected))
+        size = question["variables"]
+        tiles = [
+            [tuple(qubit.whole(minimum=0, maximum=2**31) for qubit in chain.items()) for chain in tile.items(most=size)]
+            for tile in content["tiles"].items(most=question["asked"])
+        ]
+        # D-Wave's check: chains for all variables, connected, disjoint, and every two of a tile coupled.
+        embedding = require("dwave.embedding", extra=EXTRA, purpose="checking embeddings")
+        chains = {(number, variable): chain for number, tile in enumerate(tiles) for variable, chain in enumerate(tile)}
+        variables = [[(number, variable) for variable in range(size)] for number in range(len(tiles))]
+        pairs = [pair for tile in variables for pair in [*combinations(tile, 2), (tile[0], tile[0])]]
+        if not tiles or not embedding.is_valid_embedding(chains, pairs, self.graph):
+            raise FileFormatError(f"{path}: its tiles are no disjoint embeddings on this chip")
+        return tuple(dict(enumerate(tile)) for tile in tiles)
+
+
+def _digest_of(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def read_json(path: str | os.PathLike[str], what: str, most_bytes: int) -> Any:
+    """Read a JSON document from a regular file; a file that is too large, no JSON or nested too deeply is refused."""
+    check_regular(path)
+    name, size = os.fspath(path), os.path.getsize(path)
+    if size > most_bytes:
+        raise FileFormatError(f"{name} has {size:,} bytes; {what} has at most {most_bytes:,}")
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{name} is not {what}: {error}") from error
+    check_depth(document, name)
+    return document

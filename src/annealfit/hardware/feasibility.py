@@ -1,7 +1,7 @@
 """Whether the problems of a training fit a device, and what solving them there costs.
 
 A class's problem has `n = (d+1)·K` variables, all coupled, so it fits where a clique of n variables embeds. As many
-classes as there are disjoint embeddings go out in one call.
+classes as there are disjoint embeddings go into one call.
 """
 
 from __future__ import annotations
@@ -13,22 +13,34 @@ from numbers import Integral
 from typing import Any
 
 from annealfit._support.errors import InvalidInputError, check_number
-from annealfit.hardware.chip import Chip
-from annealfit.hardware.embeddings import longest_chain, qubits_of
-from annealfit.hardware.limits import ADVANTAGE, DeviceRanges, Resolution, access_seconds, most_reads, published_timing
+from annealfit.hardware.chip import Chip, longest_chain, qubits_of
+from annealfit.hardware.limits import (
+    ADVANTAGE,
+    DURATION_LIMIT_SECONDS,
+    MICROSECOND,
+    DeviceRanges,
+    Resolution,
+    access_seconds,
+    most_reads,
+    published_timing,
+)
 from annealfit.hardware.topologies import chip_of_solver
 from annealfit.problems.encoding import MAX_BITS
 
-_MICROSECONDS = 1e-6
-# What current QPUs publish as problem_run_duration_range, num_reads_range and annealing_time_range.
-DURATION_LIMIT_SECONDS = 1.0
-READS_LIMIT = 10_000
-ANNEALING_MICROSECONDS = (0.5, 2000.0)
+# Solver properties of Advantage, assumed where a solver does not publish its own.
+_PUBLISHED: dict[str, tuple[float, float]] = {
+    "h_range": (-ADVANTAGE.field, ADVANTAGE.field),
+    "j_range": (-ADVANTAGE.coupling, ADVANTAGE.coupling),
+    "extended_j_range": (-ADVANTAGE.chain, ADVANTAGE.coupling),
+    "problem_run_duration_range": (0.0, DURATION_LIMIT_SECONDS / MICROSECOND),
+    "num_reads_range": (1, 10_000),
+    "annealing_time_range": (0.5, 2000.0),
+}
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A training to be carried out on a device: its problems, and how often and how long each is annealed."""
+    """A training on a device: the size of its problems, and how often and how long each is annealed."""
 
     features: int
     classes: int
@@ -54,34 +66,25 @@ class Workload:
 
 @dataclass(frozen=True, eq=False)
 class Device:
-    """A chip and the limits of the solver around it; `assumed` names those that the solver did not publish."""
+    """A chip and the limits of its solver; `assumed` names the properties that the solver does not publish."""
 
     chip: Chip
     timing: Mapping[str, Any]  # problem_timing_data
     ranges: DeviceRanges = ADVANTAGE
     duration_limit_seconds: float = DURATION_LIMIT_SECONDS
-    reads_limit: int = READS_LIMIT
-    annealing_microseconds: tuple[float, float] = ANNEALING_MICROSECONDS
+    reads_limit: int = int(_PUBLISHED["num_reads_range"][1])
+    annealing_microseconds: tuple[float, float] = _PUBLISHED["annealing_time_range"]
     assumed: tuple[str, ...] = ()
 
 
 def published_device(chip: Chip) -> Device:
-    """The chip with the timing and limits that D-Wave publishes for Advantage."""
+    """Return the chip with the timing and limits that D-Wave publishes for Advantage."""
     return Device(chip, published_timing())
 
 
 def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Device:
-    """The device that a solver's properties describe; for what they leave out, Advantage's values are assumed."""
+    """Return the device that a solver's properties describe; Advantage's values are assumed for missing properties."""
     chip = chip_of_solver(properties, name)
-    wanted = (
-        "problem_timing_data",
-        "h_range",
-        "j_range",
-        "extended_j_range",
-        "problem_run_duration_range",
-        "num_reads_range",
-    )
-    assumed = tuple(key for key in (*wanted, "annealing_time_range") if properties.get(key) is None)
     known = {**_PUBLISHED, **{key: value for key, value in properties.items() if value is not None}}
     try:
         shortest, longest = known["annealing_time_range"]
@@ -89,10 +92,10 @@ def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Dev
             chip,
             timing=dict(known.get("problem_timing_data") or published_timing()),
             ranges=DeviceRanges.of(known),
-            duration_limit_seconds=known["problem_run_duration_range"][1] * _MICROSECONDS,
+            duration_limit_seconds=known["problem_run_duration_range"][1] * MICROSECOND,
             reads_limit=int(known["num_reads_range"][1]),
             annealing_microseconds=(float(shortest), float(longest)),
-            assumed=assumed,
+            assumed=tuple(key for key in ("problem_timing_data", *_PUBLISHED) if properties.get(key) is None),
         )
     except (TypeError, ValueError, IndexError, KeyError) as error:
         raise InvalidInputError(
@@ -101,19 +104,9 @@ def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Dev
         ) from error
 
 
-_PUBLISHED = {
-    "h_range": (-ADVANTAGE.field, ADVANTAGE.field),
-    "j_range": (-ADVANTAGE.coupling, ADVANTAGE.coupling),
-    "extended_j_range": (-ADVANTAGE.chain, ADVANTAGE.coupling),
-    "problem_run_duration_range": (0.0, DURATION_LIMIT_SECONDS / _MICROSECONDS),
-    "num_reads_range": (1, READS_LIMIT),
-    "annealing_time_range": ANNEALING_MICROSECONDS,
-}
-
-
 @dataclass(frozen=True)
 class Capacity:
-    """What a chip holds at most of problems with this many features."""
+    """The size of a chip and the most bits that fit it with this many features."""
 
     chip: str
     qubits: int
@@ -125,19 +118,19 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the problems lie on the chip."""
+    """The embeddings of the problems on the chip."""
 
     shortest_chain: int
     longest_chain: int
     qubits_of_a_class: int
     classes_at_once: int
-    longest_chain_at_once: int  # tiles beside each other may need one more
+    longest_chain_at_once: int  # chains of tiles side by side may be one qubit longer
     qubits_of_a_call: int
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training takes, every call counted as the fullest."""
+    """The calls and access time of a training, every call counted as the fullest."""
 
     reads_of_a_call: int
     calls_of_an_iteration: int
@@ -148,7 +141,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Feasibility:
-    """One row of the answer: these problems on this chip. Without an embedding there is a reason and a remedy."""
+    """The answer for one workload on one chip. Without an embedding there is a reason and a remedy."""
 
     chip: str
     features: int
@@ -161,13 +154,13 @@ class Feasibility:
     embeds: bool
     placement: Placement | None
     cost: Cost | None
-    resolutions: Mapping[str, Resolution]  # by coordinates; none where the coefficients were not looked at
+    resolutions: Mapping[str, Resolution]  # by coordinates; empty where no coefficients were given
     reason: str = ""
     remedy: str = ""
 
 
 def capacity_of(chip: Chip, features: int) -> Capacity:
-    """The chip's size and the most bits that fit at this number of features.
+    """Return the chip's size and the most bits that fit at this number of features.
 
     >>> from annealfit.hardware.topologies import ideal_chip
     >>> capacity_of(ideal_chip("P16"), features=18).most_bits
@@ -181,14 +174,17 @@ def capacity_of(chip: Chip, features: int) -> Capacity:
 
 
 def assess(workload: Workload, device: Device, resolutions: Mapping[str, Resolution] | None = None) -> Feasibility:
-    """Whether the workload's problems fit the device, where they go and what the training costs.
+    """Return whether the workload's problems fit the device, where they are placed and what the training costs.
 
     >>> from annealfit.hardware.topologies import ideal_chip
     >>> row = assess(Workload(features=18, classes=10, bits=2), published_device(ideal_chip("P16")))
     >>> row.variables, row.placement.longest_chain, row.placement.classes_at_once, row.cost.calls
     (38, 5, 10, 200)
     """
-    _check_annealing_time(workload, device)
+    if workload.annealing_microseconds is not None:
+        shortest, longest = device.annealing_microseconds
+        name = f"annealing time in µs on {device.chip.name}"
+        check_number(name, workload.annealing_microseconds, minimum=shortest, maximum=longest)
     capacity = capacity_of(device.chip, workload.features)
     placement = _place(workload, device.chip)
     reason, remedy = ("", "") if placement else _explain(workload, capacity)
@@ -211,7 +207,7 @@ def assess(workload: Workload, device: Device, resolutions: Mapping[str, Resolut
 
 
 def _place(workload: Workload, chip: Chip) -> Placement | None:
-    # Far beyond the largest clique there is nothing to search for.
+    # Beyond the largest clique nothing is searched for.
     embedding = chip.clique(workload.variables) if workload.variables <= chip.largest_clique else None
     if embedding is None:
         return None
@@ -245,7 +241,7 @@ def _estimate(workload: Workload, device: Device, placement: Placement) -> Cost:
 
 
 def _explain(workload: Workload, capacity: Capacity) -> tuple[str, str]:
-    """Why it does not embed, and what to do."""
+    """Return why the problems do not embed, and what to do."""
     largest = capacity.largest_clique
     reason = f"{workload.variables} variables do not embed: the largest clique of {capacity.chip} has {largest}"
     if capacity.most_bits:
@@ -255,14 +251,3 @@ def _explain(workload: Workload, capacity: Capacity) -> tuple[str, str]:
     if parameters == 0:
         return reason, "use another chip: not even a block of one parameter fits this one"
     return reason, f"solve in blocks of at most {parameters} of the {workload.features + 1} parameters"
-
-
-def _check_annealing_time(workload: Workload, device: Device) -> None:
-    shortest, longest = device.annealing_microseconds
-    if workload.annealing_microseconds is not None:
-        check_number(
-            f"annealing time in µs on {device.chip.name}",
-            workload.annealing_microseconds,
-            minimum=shortest,
-            maximum=longest,
-        )

@@ -1,10 +1,13 @@
-"""What the classifiers here have in common: everything but what they make of X, and which weights they train."""
+"""What the estimators share: fitting, checkpoints, problems for other solvers, low-bit copies, files."""
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -12,35 +15,35 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from annealfit._support.errors import check_number
-from annealfit._support.files import StrPath, read_tensors, write_tensors
+from annealfit._support.arrays import Array
+from annealfit._support.errors import CheckpointError, InvalidInputError, check_number
+from annealfit._support.files import StrPath, read_tensors, remove_leftovers, write_tensors
+from annealfit._support.randomness import seed_of
 from annealfit._support.schema import Field, TensorFields
+from annealfit._support.settings import Settings
 from annealfit._support.threads import blas_threads
 from annealfit.models import files
-from annealfit.models.compiling import compile_training
 from annealfit.models.data import LabelledTable, TrainingData, training_tables
-from annealfit.models.messages import narrating, warn_of_end
+from annealfit.models.messages import load_compiled_code, narrating, warn_of_end
 from annealfit.models.predictions import LinearPredictions
-from annealfit.models.settings import initialization_of, make_plan
-from annealfit.models.start import Weights, rollback_on_error, seed_of_training, start_of_training
-from annealfit.problems.coordinates import Coordinates
+from annealfit.models.settings import (
+    check_settings,
+    checkpoint_of,
+    resolved_sampler,
+    sampler_of,
+    training_settings,
+    translate_old,
+    upgrade_settings,
+)
 from annealfit.problems.problem import Problems
 from annealfit.samplers import Sampler
-from annealfit.samplers.catalogue import default_sampler, opened_sampler, resolve_sampler
+from annealfit.samplers.catalogue import default_sampler, opened_sampler
 from annealfit.samplers.protocol import Preflight
-from annealfit.training import (
-    HistoryRow,
-    Plan,
-    PrecisionPolicy,
-    RangePolicy,
-    Trainer,
-    TrainingResult,
-    TrainingState,
-)
-from annealfit.training.acceptance import Acceptance
-from annealfit.training.initialization import Initialization
-from annealfit.training.loop import Callback
-from annealfit.training.objectives import CurvatureFunction, in_turns
+from annealfit.training import Checkpoint, HistoryRow, Method, TrainingResult, run
+from annealfit.training.checkpoint import CheckpointFile, checkpoint_file, is_folder, stored_seed
+from annealfit.training.method import as_method
+from annealfit.training.objectives import LinearHead
+from annealfit.training.trainer import Callback
 
 if TYPE_CHECKING:
     from annealfit.models.low_bit import LowBitReport
@@ -48,29 +51,18 @@ if TYPE_CHECKING:
 
 
 class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
-    """A classifier that is trained by annealing: settings, data, checkpoints, messages, files.
-
-    A kind of classifier checks its inputs, makes an objective of tables, and keeps the weights that were found.
-    """
+    """A classifier trained by annealing. A subclass turns data into an objective and keeps the weights found."""
 
     _kind_of_file: ClassVar[str]
+    # Other keywords of 0.2.0: functions that set what they mean and return the new spelling.
+    _old_keywords: ClassVar[Mapping[str, Callable[[Any, str, Any], str]]] = {}
 
-    # The settings that all kinds have; what they mean, the kinds say.
     bits: int
     max_iter: int
     regularization: float
-    curvature: str | CurvatureFunction | None
-    coordinates: str | Coordinates
-    acceptance: str | Acceptance
-    range_policy: str | RangePolicy
-    precision_policy: str | PrecisionPolicy
-    update_range: float | None
-    step: float
-    max_couplings: int | None
-    initialization: str | Initialization
+    method: str | Method
     sampler: Sampler | str | None
     class_weight: Mapping[Any, float] | str | None
-    tol: float
     patience: int | None
     time_limit: float | None
     validation_fraction: float | None
@@ -78,36 +70,48 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
     warm_start: bool
     random_state: Any
     callbacks: Sequence[Callback] | None
-    checkpoint: StrPath | None
-    checkpoint_every: int
-    resume: bool
+    checkpoint: StrPath | Checkpoint | None
     verbose: int
+
+    history_: list[HistoryRow]
+    quantization_: LowBitReport
+
+    @property
+    def _tolerance(self) -> float:
+        return getattr(self, "tol", 0.0)
+
+    def _described_filters(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings of the filters of a network one by one, removing them from `settings`."""
+        return {}
 
     @abstractmethod
     def _checked_inputs(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
-        """X and y as arrays; with `reset` the estimator takes note of X's shape, without it they have to agree."""
+        """Return X and y as arrays; with `reset` the estimator stores the number of features, else it is compared."""
 
     @abstractmethod
     def _data_of_tables(
         self, table: LabelledTable, held_out: LabelledTable | None, classes: NDArray[Any], seed: int
     ) -> TrainingData:
-        """The objective of a table, and of one to validate on."""
+        """Return the objective of a table, and of one to validate on."""
 
     @abstractmethod
-    def _first_weights(self, data: TrainingData, seed: int) -> Weights:
-        """Where a training starts from: an array, or one for each part of the objective."""
+    def _first_weights(self, data: TrainingData, seed: int) -> Any:
+        """Return the weights that a training starts from."""
 
     @abstractmethod
-    def _set_weights(self, weights: Mapping[str, NDArray[np.float64]]) -> None:
-        """Keep the weights of every part as attributes."""
+    def _trainer(self, data: TrainingData, sampler: Sampler, seed: int) -> Any:
+        """Return the trainer of the objective."""
 
-    def _plan(self, seed: int) -> Plan:
-        return make_plan(self, seed)
+    @abstractmethod
+    def _set_weights(self, weights: Any) -> None:
+        """Keep weights as attributes."""
 
-    def _training_data(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, validation_data: Any, seed: int
-    ) -> TrainingData:
+    def _training_data(self, X: Any, y: Any, sample_weight: Any, validation_data: Any, seed: int) -> TrainingData:
         return self._data_of_tables(*training_tables(self, X, y, sample_weight, validation_data, seed), seed)
+
+    def _check_settings(self) -> None:
+        check_settings(self)
+        as_method(self.method).resolved()
 
     def fit(
         self,
@@ -120,25 +124,30 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         """Train on X and N labels of any type; at least two classes.
 
         X are features of shape (N, d), dense or sparse, or a table that need not fit into memory: a memory-mapped or
-        HDF5 array, a Dask array (docs/large.md); for a network of convolutions, images. `sample_weight` (N,)
-        says how much each row counts: whole numbers are repetitions, zero is absence. `validation_data` is a tuple
-        (X, y) on which every iteration is measured.
+        HDF5 array, a Dask array (docs/large.md); for a network, images. `sample_weight` (N,) are the weights of the
+        rows: integers are repetitions, zero is absence. `validation_data` is a tuple (X, y) on which every iteration
+        is evaluated.
 
-        Ctrl-C raises `KeyboardInterrupt`, after the checkpoint, if there is one, is written; the classifier holds
-        what was learnt so far.
+        Ctrl-C raises `KeyboardInterrupt` after the checkpoint, if there is one, is written; the classifier holds the
+        weights that were reached.
         """
         with rollback_on_error(self):
-            seed = seed_of_training(self)
-            plan = self._plan(seed)
+            self._check_settings()
+            seed = self._seed()
+            load_compiled_code()
             data = self._training_data(X, y, sample_weight, validation_data, seed)
-            compile_training(plan, data.objective, len(data.classes))
-            with opened_sampler(self.sampler, seed) as sampler:
-                trainer = Trainer(data.objective, sampler, plan, data.validation)
-                state, history, checkpoint = start_of_training(self, trainer, data)
+            with opened_sampler(sampler_of(self), seed) as sampler:
+                sampler.prepare()
+                began = time.perf_counter()
+                trainer = self._trainer(data, sampler, seed)
+                state, history, file = self._start(trainer, data, seed)
+                seconds = time.perf_counter() - began
                 trainer.preflight(state)  # before anything is paid for
                 with narrating(self.verbose, self.max_iter) as narrators:
                     callbacks = [*narrators, *(self.callbacks or ())]
-                    result = trainer.run(state, history=history, callbacks=callbacks, checkpoint=checkpoint)
+                    result = run(
+                        trainer, state, history=history, callbacks=callbacks, checkpoint=file, seconds_before=seconds
+                    )
             if result.stop_reason == "interrupted" and not result.history:
                 raise KeyboardInterrupt
             self._keep(data, result)
@@ -146,12 +155,77 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
             raise KeyboardInterrupt
         return self
 
-    def problems(
-        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None, *, after: int = 0
-    ) -> Problems:
-        """The problems of an iteration of a training, for export or for other solvers: the first, or a later one.
+    def _seed(self) -> int:
+        """Return the seed; one that was drawn is read from the checkpoint to resume."""
+        checkpoint = checkpoint_of(self)
+        if checkpoint is not None and checkpoint.resume and not isinstance(self.random_state, Integral):
+            if is_folder(checkpoint.path):
+                raise InvalidInputError(
+                    f"resume=True with the folder of checkpoints {checkpoint.path} needs random_state to be a number, "
+                    "by which the training's own file is found"
+                )
+            if Path(checkpoint.path).exists():
+                return stored_seed(Path(checkpoint.path))
+        return seed_of(self.random_state)
 
-        A head has one per class. Iterations before it, if any, are carried out with the sampler.
+    def _start(
+        self, trainer: Any, data: TrainingData, seed: int
+    ) -> tuple[Any, list[HistoryRow], CheckpointFile | None]:
+        """Return the state and the history to start from, and the file to save them in."""
+        checkpoint = checkpoint_of(self)
+        if checkpoint is None:
+            return trainer.start(self._first_weights(data, seed)), [], None
+        validation = None if data.held_out is None else data.held_out.digest()
+        settings = training_settings(self, trainer.sampler, seed, data.source.digest(), validation)
+        path = checkpoint_file(checkpoint.path, settings)
+        file = CheckpointFile(path, int(checkpoint.every), settings, upgrade_settings(self, trainer.sampler))
+        if not path.exists():
+            file.check_writable()
+            return trainer.start(self._first_weights(data, seed)), [], file
+        if not checkpoint.resume:
+            folder = "a folder, which keeps the checkpoints of different trainings apart"
+            other = "another folder" if is_folder(checkpoint.path) else folder
+            raise CheckpointError(
+                f"{path} exists; pass Checkpoint(path, resume=True) to continue it, remove it to start anew, "
+                f"or name {other}"
+            )
+        remove_leftovers(path.parent)
+        state, history = file.load()
+        _check_shapes(path, state.weights, self._first_weights(data, seed))
+        trainer.sampler.restore_usage(history)
+        return state, history, file
+
+    def _initial_head(self, head: LinearHead, seed: int) -> Array:
+        """Return the weights that the method's initialization gives, checked."""
+        initialization = as_method(self.method).resolved().initialization
+        weights, expected = np.asarray(initialization(head, seed)), (head.n_parameters, head.n_outputs)
+        if weights.shape != expected or weights.dtype.kind not in "fiu" or not np.isfinite(weights).all():
+            raise InvalidInputError(
+                f"the initialization gave {weights.dtype} of shape {weights.shape}; expected finite numbers, {expected}"
+            )
+        return weights.astype(float, copy=False)
+
+    def _check_warm_start(self, classes: NDArray[Any], n_features: int) -> None:
+        if not np.array_equal(self.classes_, classes) or self.coef_.shape[1] != n_features:
+            raise InvalidInputError(
+                f"warm_start=True continues a training on {self.coef_.shape[1]} features and the classes "
+                f"{self.classes_.tolist()}; these data have {n_features} and {classes.tolist()}"
+            )
+
+    def _set_head(self, weights: NDArray[np.float64]) -> None:
+        """Keep weights (D, outputs) of the head, the biases in the last row."""
+        self.coef_ = np.ascontiguousarray(weights[:-1].T)
+        self.intercept_ = weights[-1].copy()
+
+    @property
+    def _head_weights(self) -> Array:
+        """The fitted weights of the head (D, outputs), the biases in the last row."""
+        return np.vstack([self.coef_.T, self.intercept_])
+
+    def problems(self, X: Any, y: ArrayLike | None = None, sample_weight: Any = None, *, after: int = 0) -> Problems:
+        """Return the problems of the first iteration, or of the one `after` so many, for other solvers.
+
+        A head has one problem per class. Earlier iterations are solved by the sampler.
 
         >>> from sklearn.datasets import load_iris
         >>> from annealfit import AnnealedClassifier
@@ -161,45 +235,59 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         """
         check_number("after", after, Integral, minimum=0)
         if not after:
-            trainer, state = self._before_training(X, y, sample_weight, default_sampler())  # no sampler sees them here
+            trainer, state = self._before_training(X, y, sample_weight, default_sampler())
             return trainer.problems(state)
-        with opened_sampler(self.sampler, seed_of_training(self)) as sampler:
+        with opened_sampler(sampler_of(self), self._seed()) as sampler:
             trainer, state = self._before_training(X, y, sample_weight, sampler)
-            result = trainer.run(state, callbacks=[lambda iteration: iteration.state.iteration >= after])
+            result = run(trainer, state, callbacks=[lambda iteration: iteration.state.iteration >= after])
             return trainer.problems(result.state)
 
-    def preflight(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Preflight | None:
-        """What one step of every layer would cost on the sampler's device; None where there is no device.
+    def preflight(self, X: Any, y: ArrayLike | None = None, sample_weight: Any = None) -> Preflight | None:
+        """Return what one step of every layer costs on the sampler's device; None without a device.
 
-        A device that cannot take such problems says so, before anything is paid for. Without a device the settings
-        are checked and the data are not read.
+        A device that cannot take such problems raises, before anything is paid for. Without a device the settings are
+        checked and the data are not read.
         """
-        seed = seed_of_training(self)
-        self._plan(seed)
-        initialization_of(self)
-        with opened_sampler(self.sampler, seed) as sampler:
+        self._check_settings()
+        with opened_sampler(sampler_of(self), self._seed()) as sampler:
             if not sampler.has_preflight:
                 return None
             trainer, state = self._before_training(X, y, sample_weight, sampler)
             return trainer.preflight(state)
 
-    def _before_training(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, sampler: Sampler
-    ) -> tuple[Trainer, TrainingState]:
-        """A training that starts anew, of a clone: nothing here changes."""
-        blank = clone(self).set_params(checkpoint=None, resume=False, warm_start=False)
-        seed = seed_of_training(blank)
-        plan = blank._plan(seed)
+    def _before_training(self, X: Any, y: Any, sample_weight: Any, sampler: Sampler) -> tuple[Any, Any]:
+        """Return the trainer and the first state of a new training of a clone."""
+        blank = clone(self).set_params(checkpoint=None, warm_start=False)
+        blank._check_settings()
+        seed = blank._seed()
         data = blank._training_data(X, y, sample_weight, None, seed)
-        trainer = Trainer(data.objective, sampler, plan)
-        return trainer, start_of_training(blank, trainer, data)[0]
+        trainer = blank._trainer(data, sampler, seed)
+        return trainer, trainer.start(blank._first_weights(data, seed))
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; `sampler__num_reads` and its like set those of the sampler."""
-        given = params.get("sampler", self.sampler)
-        if any(name.startswith("sampler__") for name in params) and not isinstance(given, Sampler):
-            params = {"sampler": resolve_sampler(given), **{n: v for n, v in params.items() if n != "sampler"}}
-        return super().set_params(**params)
+        """Set parameters; `sampler__num_reads` and `method__curvature` reach into the sampler and the method."""
+        names = set(type(self)._get_param_names())
+        nested = {name: value for name, value in params.items() if "__" in name}
+        old = {name: value for name, value in params.items() if name not in names and name not in nested}
+        super().set_params(**{name: value for name, value in params.items() if name in names})
+        if old:
+            translate_old(self, old, stacklevel=3)
+        for name, value in nested.items():
+            outer, _, inner = name.partition("__")
+            current = self._as_settings(outer)
+            if not isinstance(current, Settings):
+                raise ValueError(f"Invalid parameter {name!r}: {outer} is {current!r}, which has no {inner}")
+            setattr(self, outer, current.set_params(**{inner: value}))
+        return self
+
+    def _as_settings(self, name: str) -> Any:
+        """Return a parameter as an object with settings: words and paths become the objects they stand for."""
+        given = getattr(self, name, None)
+        if name == "sampler":
+            return resolved_sampler(self)
+        if name == "method":
+            return as_method(given)
+        return Checkpoint(given) if name == "checkpoint" and not isinstance(given, Settings | None) else given
 
     def quantize(
         self,
@@ -212,13 +300,13 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         refinement: Refinement | None = None,
         random_state: Any = 0,
     ) -> Self:
-        """A copy of the fitted classifier whose weights have `bits` bits each; this one stays as it is.
+        """Return a copy of the fitted classifier whose weights have `bits` bits each.
 
         With X, some hundred rows or more, levels are chosen so that outputs change as little as possible, by
-        annealing (`method=None`) or otherwise: `annealfit.quantization.quantize_layer` says how, and what `levels`
-        there are. With labels y besides, the levels of the head are then moved along its loss (`refinement`, an
+        annealing (`method=None`) or otherwise: see `annealfit.quantization.quantize_layer`, also for `levels`. With
+        labels y, the levels of the head are then moved along its loss (`refinement`, an
         `annealfit.quantization.Refinement`). Without X weights are rounded to the nearest level. Biases and one scale
-        for each output are not rounded. The copy's `quantization_` has the levels, scales, errors and losses.
+        per output are not rounded. The copy's `quantization_` has the levels, scales, errors and losses.
 
         >>> from sklearn.datasets import load_iris
         >>> from annealfit import AnnealedClassifier
@@ -231,21 +319,12 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
 
         check_is_fitted(self, "coef_")
         return quantized(
-            self,
-            X,
-            y,
-            bits=bits,
-            levels=levels,
-            method=method,
-            refinement=refinement,
-            random_state=random_state,
+            self, X, y, bits=bits, levels=levels, method=method, refinement=refinement, random_state=random_state
         )
 
     def _quantize_layers(self, found: Self, X: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Quantise the layers below the head, in `found`, and say what each gave; a linear classifier has none."""
+        """Quantise the layers below the head, in `found`; a linear classifier has none."""
         return {}
-
-    quantization_: LowBitReport
 
     def save(self, path: StrPath) -> None:
         """Write the fitted classifier to one safetensors file (no pickle; see `annealfit._support.files`)."""
@@ -258,36 +337,57 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         return cls.from_tensors(*read_tensors(path, cls._kind_of_file))
 
     def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The fitted classifier as tensors and a JSON manifest, to be stored in a file of any kind."""
+        """Return the fitted classifier as tensors and a JSON manifest, to be stored in a file of any kind."""
         return files.to_tensors(self)
 
     @classmethod
     def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
-        """The inverse of `to_tensors`; what does not describe such a classifier is refused."""
+        """Invert `to_tensors`; what does not describe such a classifier is refused."""
         return files.from_tensors(cls, TensorFields.of(tensors), Field.of(manifest))
 
     def _keep(self, data: TrainingData, result: TrainingResult) -> None:
-        """Take over what was learnt: all of it at once, so that a fit that fails leaves nothing half fitted."""
+        """Take over the result, all of it at once."""
         best = result.state.best if self.early_stopping else None
+        weights = result.state.weights if best is None else best.weights
         with blas_threads(data.objective.multiplications):
-            point = result.point
-            if best is not None:
-                point = in_turns(data.objective).at(result.state.part, best.parts)
-            self.optimality_gap_ = max(point.loss - point.lower_bound(), 0.0)
-        self._set_fitted(result.state.all_weights if best is None else best.parts, data.classes, result)
+            point: Any = result.point if best is None else data.objective.at(weights)
+            loss = getattr(point, "exact_loss", point.loss)
+            self.optimality_gap_ = max(loss - point.lower_bound(), 0.0)
+        self._set_fitted(weights, data.classes, result)
         for name in ("best_iteration_", "_partial"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if best is not None:
             self.best_iteration_ = best.iteration
-        warn_of_end(self, result, point.loss)
+        warn_of_end(self, result, loss)
 
-    history_: list[HistoryRow]
-
-    def _set_fitted(
-        self, weights: Mapping[str, NDArray[np.float64]], classes: NDArray[Any], result: TrainingResult
-    ) -> None:
+    def _set_fitted(self, weights: Any, classes: NDArray[Any], result: TrainingResult) -> None:
         self.classes_ = classes
         self._set_weights(weights)
         self.n_iter_ = result.state.iteration
         self.history_ = result.history
         self.stop_reason_ = result.stop_reason
+
+
+def _check_shapes(path: Path, stored: Any, wanted: Any) -> None:
+    """Raise unless weights from a checkpoint have the shapes of those to train."""
+
+    def shapes(weights: Any) -> Any:
+        return {name: own.shape for name, own in weights.items()} if isinstance(weights, Mapping) else weights.shape
+
+    if shapes(stored) != shapes(wanted):
+        raise CheckpointError(
+            f"{path} holds weights of shape {shapes(stored)}, and this version trains {shapes(wanted)}: "
+            "0.1.0 had two outputs for two classes; start anew with another checkpoint path"
+        )
+
+
+@contextmanager
+def rollback_on_error(estimator: AnnealedEstimator) -> Iterator[None]:
+    """Restore the attributes of an estimator whose fit fails."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise

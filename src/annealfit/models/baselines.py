@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.threads import blas_threads, in_order
-from annealfit.training.history import HistoryRow
 from annealfit.training.objectives import ConvNet, LinearHead
 from annealfit.training.objectives.conv_net import HEAD, layer_name
+from annealfit.training.state import HistoryRow
 
 # The paper does not give its learning rate. Over seeds 42–46 of digits, full-batch descent for 1000 steps
 # at this rate ends within 3 points of the paper's classical row (82.2 / 79.8 %); see docs/baselines.md.
@@ -123,7 +123,7 @@ def train_adam(
                 corrected = [mean / (1 - keep**step) for mean, keep in zip(means[name], _MEANS, strict=True)]
                 weights[name] = weights[name] - now * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
         seconds += time.perf_counter() - started
-        figures = net.at(HEAD, weights).figures()
+        figures = net.at(weights).figures()
         row = cast(HistoryRow, {"iteration": epoch, **figures, "seconds": seconds})
         history.append(row)
         if on_epoch is not None and on_epoch(row):
@@ -142,7 +142,7 @@ def _batch_gradients(net: ConvNet, weights: Mapping[str, Array], positions: NDAr
 
         def cotangents(features: NDArray[Any], batch: slice) -> Array:
             own = group[batch]
-            outputs = np.ascontiguousarray((features @ head[:-1] + head[-1]).T)
+            outputs = (features @ head[:-1] + head[-1]).T.astype(np.float64)
             residuals = net.link.residuals(net.link.evaluate(outputs, images.labels[own])[0], images.labels[own])
             if images.weights is not None:
                 residuals = residuals * (images.weights[own] / mean_weight)

@@ -1,4 +1,4 @@
-"""What a user hands to `fit`, checked and turned into rows."""
+"""From the arguments of `fit` to rows and objectives, with all checks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from annealfit._support.errors import InvalidInputError, check_number
 from annealfit._support.randomness import child_seed
-from annealfit.data.rows import ChunkedRows, InMemoryRows, Rows, Selection, SlicedTable
+from annealfit.data.rows import DaskRows, Rows, Selection, SlicedTable, rows_of
 from annealfit.data.rows.tables import check_table
+from annealfit.training.method import as_method
 from annealfit.training.objectives import LinearHead
 
 if TYPE_CHECKING:
@@ -30,70 +31,69 @@ _VALIDATION_SPLIT = 2
 
 
 class Digested(Protocol):
-    """What a checkpoint knows its training data by."""
+    """Data that a checkpoint can identify."""
 
     def digest(self) -> str:
-        """A digest of all that matters of them."""
+        """Return a digest of the data."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """The objective of a training and perhaps one to validate on, the data they are of, and the labels."""
+    """The objective of a training, one to validate on if there is one, their data, and the classes."""
 
-    classes: NDArray[Any]  # that the numbers of labels stand for
+    classes: NDArray[Any]  # labels, sorted
     objective: Any
     source: Digested
     validation: Any = None
     held_out: Digested | None = None
 
     @classmethod
-    def of_rows(cls, rows: Rows, classes: NDArray[Any], held_out: Rows | None, regularization: float) -> TrainingData:
-        """The data of a linear head."""
-        validation = None if held_out is None else LinearHead(held_out, 0.0)
-        return cls(classes, LinearHead(rows, regularization), rows, validation, held_out)
+    def of_rows(
+        cls, rows: Rows, classes: NDArray[Any], held_out: Rows | None, regularization: float, arithmetic: str = "auto"
+    ) -> TrainingData:
+        """Return the data of a linear head."""
+        compiled = arithmetic != "numpy"
+        validation = None if held_out is None else LinearHead(held_out, 0.0, compiled=compiled)
+        return cls(classes, LinearHead(rows, regularization, compiled=compiled), rows, validation, held_out)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
-    """Features (N, d), or images (N, …), targets (N,) of any type, and perhaps a weight for each row."""
+    """Features (N, d) or images (N, …), targets (N,) of any type, and optional weights (N,)."""
 
     features: Any
     targets: NDArray[Any]
     weights: NDArray[np.float64] | None
 
     def take(self, chosen: NDArray[Any]) -> LabelledTable:
-        """Some of the rows, by their positions in ascending order."""
+        """Return the rows at ascending positions."""
         weights = None if self.weights is None else self.weights[chosen]
         features = Selection(self.features, chosen) if isinstance(self.features, SlicedTable) else self.features[chosen]
         return LabelledTable(features, self.targets[chosen], weights)
 
     def without_weightless(self) -> LabelledTable:
-        """Only the rows that weigh something: a weight of zero is as good as no row."""
+        """Return the rows with a weight above zero."""
         return self if self.weights is None or self.weights.all() else self.take(np.flatnonzero(self.weights))
 
-    def rows(self, classes: NDArray[Any]) -> Rows:
-        """The table as rows, its targets as positions in `classes`."""
+    def rows(self, classes: NDArray[Any], arithmetic: str = "auto") -> Rows:
+        """Return the table as rows, its targets as positions in `classes`."""
         labels = np.searchsorted(classes, self.targets)
-        if not isinstance(self.features, SlicedTable):
-            return InMemoryRows(self.features, labels, len(classes), self.weights)
-        rows = ChunkedRows(self.features, labels, len(classes), self.weights)
-        rows.check_finite()
-        return rows
+        return rows_of(self.features, labels, len(classes), self.weights, arithmetic=arithmetic)
 
 
 def are_plain(X: Any, y: Any) -> bool:
-    """Whether scikit-learn would find nothing to convert and nothing to complain of: arrays of finite numbers, labels.
+    """Whether X and y are arrays of finite numbers and integer labels, which need no conversion.
 
-    To find that out takes it as long as an iteration on small data.
+    scikit-learn's own checks take as long as an iteration on small data.
     """
     if not (type(X) is type(y) is np.ndarray and X.dtype == np.float64 and y.dtype.kind in "iub"):
         return False
-    with np.errstate(over="ignore", invalid="ignore"):  # then it has a look itself
+    with np.errstate(over="ignore", invalid="ignore"):  # then scikit-learn checks
         return X.ndim == 2 and X.size > 0 and y.shape == X.shape[:1] and bool(np.isfinite(X.sum()))
 
 
 def checked_table(estimator: AnnealedEstimator, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
-    """A table that is read in slices, and its targets, without a copy of it: its numbers are checked chunk by chunk."""
+    """Return a table that is read in slices, and its targets; its numbers are checked chunk by chunk."""
     check_table(X)
     validate_data(estimator, X, skip_check_array=True, reset=reset)  # the number of features, as everywhere
     if y is None:
@@ -112,7 +112,7 @@ def training_tables(
     validation_data: tuple[Any, ArrayLike] | None,
     seed: int,
 ) -> tuple[LabelledTable, LabelledTable | None, NDArray[Any]]:
-    """The table of `fit`, that to validate on apart, and the classes."""
+    """Return the table of `fit`, the one to validate on, and the classes."""
     table = _table(estimator, X, y, sample_weight).without_weightless()
     classes = _classes_of(table.targets)
     if len(classes) < 2:
@@ -129,10 +129,9 @@ def training_tables(
 
 
 def _classes_of(targets: NDArray[Any]) -> NDArray[Any]:
-    """The labels, each once, sorted; targets that are none are refused.
+    """Return the sorted labels; targets that are not labels are refused.
 
-    scikit-learn knows what labels may be, and looks at them several times to find out. Whole numbers may always be
-    labels; where most of them are different it warns.
+    Integers are always labels; where most of them are different scikit-learn warns.
     """
     are_whole = targets.dtype.kind in "iub"
     if not are_whole:
@@ -144,7 +143,7 @@ def _classes_of(targets: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_classes(given: ArrayLike | None) -> NDArray[Any]:
-    """All labels that will ever come, sorted: what the first `partial_fit` has to be told."""
+    """Return the sorted `classes` argument of the first `partial_fit`."""
     if given is None:
         raise InvalidInputError("the first call of partial_fit needs classes: all labels that will ever come")
     classes = np.unique(np.asarray(given))
@@ -156,7 +155,7 @@ def check_classes(given: ArrayLike | None) -> NDArray[Any]:
 def batch_rows(
     estimator: AnnealedClassifier, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
 ) -> Rows:
-    """The rows of one `partial_fit`, whose labels must be among the classes that are known already."""
+    """Return the rows of one `partial_fit`, whose labels must be among the known classes."""
     table = _table(estimator, X, y, sample_weight, reset=first).without_weightless()
     if isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced":
         raise InvalidInputError(
@@ -164,7 +163,8 @@ def batch_rows(
             "pass a dict of weights, or sample_weight"
         )
     _check_known(table.targets, estimator.classes_, "y")
-    return _with_class_weights(estimator.class_weight, table, estimator.classes_).rows(estimator.classes_)
+    weighted = _with_class_weights(estimator.class_weight, table, estimator.classes_)
+    return weighted.rows(estimator.classes_, as_method(estimator.method).arithmetic)
 
 
 def _table(
@@ -198,12 +198,12 @@ def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArra
 
 
 def factors_of_classes(class_weight: Any, totals: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
-    """What `class_weight` multiplies the weights of each class's rows by, (C,), of classes that weigh so much."""
+    """Return the factors (C,) of the weights of each class, for classes with these total weights (C,)."""
     balanced = isinstance(class_weight, str) and class_weight == "balanced"
     if not balanced and not isinstance(class_weight, Mapping):
         raise InvalidInputError(f"class_weight is {class_weight!r}; it must be 'balanced', a dict, or None")
     if balanced:
-        # As scikit-learn defines it: every class weighs the same, and all rows together what they did.
+        # As scikit-learn defines it: every class has the same total weight, and all rows together the same as before.
         of_classes = totals.sum() / (len(classes) * totals)
     else:
         of_classes = compute_class_weight(dict(class_weight), classes=classes, y=classes)
@@ -252,7 +252,7 @@ def _check_known(targets: NDArray[Any], classes: NDArray[Any], name: str) -> Non
 def data_of_own_rows(
     estimator: AnnealedClassifier, rows: Rows, y: Any, sample_weight: Any, validation_data: Any
 ) -> TrainingData:
-    """Rows of the user's own making, which bring labels and weights with them."""
+    """Return the data of user-defined rows, which have their own labels and weights."""
     if y is not None or sample_weight is not None:
         raise InvalidInputError("rows bring their labels and weights with them; leave y and sample_weight out")
     if estimator.class_weight is not None or estimator.validation_fraction is not None:
@@ -269,13 +269,13 @@ def data_of_own_rows(
     return TrainingData.of_rows(rows, np.asarray(rows.classes), validation_data, estimator.regularization)
 
 
-def _check_rows(rows: Rows, alike: Rows) -> None:
-    """Raise unless these rows, which may be anybody's, are what they say, and go with the others."""
+def _check_rows(rows: Rows, others: Rows) -> None:
+    """Raise unless user-defined rows have the stated sizes, and those of the other rows."""
     said = rows.n_parameters, rows.n_classes, len(rows.classes)
-    if said != (alike.n_parameters, alike.n_classes, alike.n_classes) or rows.n_classes < 2:
+    if said != (others.n_parameters, others.n_classes, others.n_classes) or rows.n_classes < 2:
         raise InvalidInputError(
             f"rows have n_parameters {rows.n_parameters}, n_classes {rows.n_classes} and {len(rows.classes)} classes; "
-            f"expected {alike.n_parameters}, {alike.n_classes} and {alike.n_classes}, and at least two classes"
+            f"expected {others.n_parameters}, {others.n_classes} and {others.n_classes}, and at least two classes"
         )
     if rows.is_checked:
         return
@@ -288,3 +288,34 @@ def _check_rows(rows: Rows, alike: Rows) -> None:
             f"the first chunk has {width} parameters per row and labels from {labels.min()} to {labels.max()}; "
             f"expected {rows.n_parameters} (n_parameters: the features and 1) and labels below {rows.n_classes}"
         )
+
+
+def data_of_dask(
+    estimator: AnnealedClassifier, X: Any, y: Any, sample_weight: Any, validation_data: Any
+) -> TrainingData:
+    """Return the data of Dask arrays, whose rows stay where they are."""
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None")
+    if estimator.validation_fraction is not None:
+        raise InvalidInputError(
+            "validation_fraction is for arrays; split Dask arrays yourself and pass validation_data=(X, y)"
+        )
+    if estimator.early_stopping and validation_data is None:
+        raise InvalidInputError("early_stopping needs validation data: pass validation_data=(X, y) to fit")
+    if not isinstance(validation_data, tuple | None) or (validation_data and len(validation_data) not in (2, 3)):
+        raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
+    arithmetic = as_method(estimator.method).arithmetic
+    rows = DaskRows(X, y, sample_weight, arithmetic=arithmetic)
+    if rows.n_classes < 2:
+        raise InvalidInputError(f"the labels hold one class only, {rows.classes[0]}; a classifier needs at least two")
+    if rows.classes.dtype.kind == "f" and (rows.classes != np.round(rows.classes)).any():
+        raise InvalidInputError("Unknown label type: continuous. The labels of a classifier are classes")
+    validate_data(estimator, X, skip_check_array=True, reset=True)
+    if estimator.class_weight is not None:
+        rows.weigh_classes(factors_of_classes(estimator.class_weight, rows.weights_of_classes, rows.classes))
+    held_out = None
+    if validation_data is not None:
+        validate_data(estimator, validation_data[0], skip_check_array=True, reset=False)
+        features, labels, weights = (*validation_data, None)[:3]
+        held_out = DaskRows(features, labels, weights, rows.classes, arithmetic=arithmetic)
+    return TrainingData.of_rows(rows, rows.classes, held_out, estimator.regularization, arithmetic)

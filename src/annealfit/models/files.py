@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from annealfit._support.description import describe, is_plain
 from annealfit._support.errors import AnnealfitError, InvalidInputError
 from annealfit._support.schema import Field, TensorFields, settings_of
-from annealfit.models.settings import RUN_PARAMETERS
+from annealfit.models.settings import METHOD_FIELDS, RUN_PARAMETERS, changed_method
 from annealfit.samplers import Sampler
-from annealfit.samplers.catalogue import restore_sampler
-from annealfit.training import HistoryRow
+from annealfit.samplers.catalogue import resolve_sampler, restore_sampler
+from annealfit.training import FilterMethod, HistoryRow, Method
 
 if TYPE_CHECKING:
     from annealfit.models.base import AnnealedEstimator
@@ -28,17 +28,17 @@ Manifest = dict[str, Any]
 
 
 def to_tensors(estimator: AnnealedEstimator) -> tuple[Tensors, Manifest]:
-    """The fitted classifier, its settings among it; objects of the user's own are described, not stored."""
+    """Return the fitted classifier with its settings; objects of the user are described, not stored."""
     check_is_fitted(estimator, "coef_")
     parameters = {n: v for n, v in estimator.get_params(deep=False).items() if n not in RUN_PARAMETERS}
     sampler = parameters.pop("sampler")
     class_weight = parameters.pop("class_weight")
-    plain = {name: value for name, value in parameters.items() if _is_stored(value)}
+    plain, not_stored = _stored(parameters)
     manifest = {
         "parameters": describe(plain),
-        "sampler": describe(sampler),
+        "sampler": sampler if isinstance(sampler, str | None) else resolve_sampler(sampler).describe(),
         "class_weight": _labelled_weights(class_weight),
-        "not_stored": {name: repr(value) for name, value in parameters.items() if name not in plain},
+        "not_stored": not_stored,
         "n_iter": estimator.n_iter_,
         "best_iteration": getattr(estimator, "best_iteration_", None),
         "stop_reason": estimator.stop_reason_,
@@ -51,7 +51,7 @@ def to_tensors(estimator: AnnealedEstimator) -> tuple[Tensors, Manifest]:
 
 
 def from_tensors(kind: type[Estimator], tensors: TensorFields, manifest: Field) -> Estimator:
-    """The inverse of `to_tensors`, also for what 0.1.0 wrote."""
+    """Invert `to_tensors`, also for files of 0.1.0 and 0.2.0."""
     estimator = _with_settings(kind, manifest)
     estimator.classes_ = _labels_from_json(manifest["classes"])
     estimator.coef_, estimator.intercept_ = _outputs(tensors, len(estimator.classes_))
@@ -76,31 +76,75 @@ def from_tensors(kind: type[Estimator], tensors: TensorFields, manifest: Field) 
     for name, value in not_stored.items():
         warnings.warn(
             f"{name}={value} is not part of a model file; the loaded classifier has {name}="
-            f"{getattr(estimator, name, None)!r} (predictions need none, but set it before fitting again)",
+            f"{estimator.get_params().get(name)!r} (predictions need none, but set it before fitting again)",
             stacklevel=4,
         )
     return estimator
 
 
+def _stored(parameters: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings that JSON can hold, those of a method nested, and the texts of the others."""
+    plain: dict[str, Any] = {}
+    not_stored: dict[str, str] = {}
+    for name, value in parameters.items():
+        if isinstance(value, Method | FilterMethod):
+            plain[name], more = _stored(value.get_params(deep=False), f"{name}__")
+            not_stored |= more
+        elif is_plain(value) or (isinstance(value, list | tuple) and all(map(is_plain, value))):
+            plain[name] = value
+        else:
+            not_stored[prefix + name] = repr(value)
+    return plain, not_stored
+
+
+_METHODS: dict[str, Any] = {"method": Method, "filter_method": FilterMethod}
+_OLD_FILTER_FIELDS = {
+    "trainable": "layers",
+    "head_steps": "head_steps",
+    "filter_curvature": "curvature",
+    "damping": "damping",
+    "curvature_rows": "curvature_rows",
+}
+
+
 def _with_settings(kind: type[Estimator], manifest: Field) -> Estimator:
-    """An estimator with the stored settings, each known and within its bounds."""
+    """Return an estimator with the stored settings, each known and within its bounds."""
     known = set(kind().get_params(deep=False)) - RUN_PARAMETERS
-    parameters: dict[str, Any] = {"coordinates": "raw"}  # 0.1.0 knew no other, and stored none
+    parameters: dict[str, Any] = {}
+    old: dict[str, Any] = {}
     for name, field in manifest["parameters"].entries().items():
-        if name not in known:
+        if name in _METHODS and isinstance(field.value, Mapping):
+            with settings_of(field):
+                parameters[name] = _METHODS[name](**{key: _value(each) for key, each in field.entries().items()})
+        elif name in known:
+            parameters[name] = _value(field)
+        elif name in METHOD_FIELDS or ("filter_method" in known and name in {*_OLD_FILTER_FIELDS, "tol"}):
+            old[name] = _value(field)
+        else:
             field.refuse(f"no such setting: {kind.__name__} has none of this name")
-        listed = isinstance(field.value, list)
-        parameters[name] = [item.scalar() for item in field.items()] if listed else field.scalar()
     if manifest.get("class_weight") is not None:
         parameters["class_weight"] = _weights_of_labels(manifest["class_weight"])
     with settings_of(manifest["parameters"]):
+        if "method" not in parameters:  # 0.1.0 knew raw coordinates only, and stored none
+            fields = {"coordinates": "raw"} | {name: old[name] for name in METHOD_FIELDS if name in old}
+            parameters["method"] = changed_method("annealfit", fields)
+        if "trainable" in old and old["trainable"] in ([], ()):
+            old.pop("trainable")  # 0.2.0 had networks without trained layers
+        filters = {new: old[name] for name, new in _OLD_FILTER_FIELDS.items() if name in old}
+        if filters:
+            parameters["filter_method"] = FilterMethod(**filters)
         estimator = kind(**parameters)
-        estimator._plan(seed=0)
+        estimator._check_settings()
     return estimator
 
 
+def _value(field: Field) -> Any:
+    """Return a stored setting: a scalar or a list of scalars."""
+    return [item.scalar() for item in field.items()] if isinstance(field.value, list) else field.scalar()
+
+
 def _row(field: Field) -> dict[str, Any]:
-    """A row of the history. What a sampler added to it may be anything that JSON has a word for."""
+    """Return a row of the history; a sampler may have added any JSON values."""
     row = field.entries()
     for name in ("loss", "accuracy"):
         if name in row:
@@ -108,13 +152,8 @@ def _row(field: Field) -> dict[str, Any]:
     return {name: value.value if isinstance(value.value, float) else value.scalar() for name, value in row.items()}
 
 
-def _is_stored(value: Any) -> bool:
-    """Whether a setting is in the file as it is: a value that JSON has a word for, or a list of such values."""
-    return is_plain(value) or (isinstance(value, list | tuple) and all(map(is_plain, value)))
-
-
 def _restored_sampler(field: Field | None, not_stored: dict[str, str]) -> Sampler | str | None:
-    """The sampler that was described; one that cannot be made again is added to what is not stored."""
+    """Return the sampler that was described; one that cannot be made again is added to `not_stored`."""
     if field is None or isinstance(field.value, str):
         return None if field is None else field.text()
     field.entries()  # a mapping
@@ -127,7 +166,7 @@ def _restored_sampler(field: Field | None, not_stored: dict[str, str]) -> Sample
 
 
 def _outputs(tensors: TensorFields, n_classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights and biases, one row per output; two classes have one output, where 0.1.0 had two."""
+    """Return weights and biases, one row per output; 0.1.0 had two outputs for two classes."""
     coef = tensors.real("coef", (None, None))
     n_outputs = n_classes if n_classes > 2 or len(coef) == 2 else 1
     coef, intercept = tensors.real("coef", (n_outputs, None)), tensors.real("intercept", (n_outputs,))
@@ -137,7 +176,7 @@ def _outputs(tensors: TensorFields, n_classes: int) -> tuple[NDArray[np.float64]
 
 
 def _labelled_weights(class_weight: Any) -> Any:
-    """JSON's keys are texts, and labels may be numbers: pairs."""
+    """Return class weights as pairs: labels may be numbers, and the keys of JSON are strings."""
     return (
         [[describe(label), describe(w)] for label, w in class_weight.items()]
         if isinstance(class_weight, Mapping)
@@ -167,7 +206,7 @@ def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
 
 
 def _labels_from_json(stored: Field) -> NDArray[Any]:
-    """The labels: at least two, all different, of the type that they had."""
+    """Return the labels: at least two, all different, of their original type."""
     values = [label.scalar() for label in stored["values"].items()]
     dtype = stored["dtype"].text(longest=16)
     with settings_of(stored):

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from annealfit._support.errors import FileFormatError
 from annealfit._support.files import StrPath, read_tensors, write_tensors
 from annealfit._support.schema import Field
-from annealfit.data.datasets.images import ImagePreparation, read_image
-from annealfit.data.datasets.resizing import METHODS
+from annealfit.data.datasets import RESIZE_METHODS, ImagePreparation, read_image
 from annealfit.data.features import OnnxFeatures, RandomConvFeatures
 from annealfit.models import AnnealedClassifier
 
@@ -23,7 +22,7 @@ def _preparation(stored: Field | None) -> ImagePreparation:
     """What is done to images; 0.1.0 stored nothing of it: its command line always resized by area, without colour."""
     if stored is None:
         return ImagePreparation()
-    return ImagePreparation(color=stored["color"].flag(), resize=stored["resize"].one_of(METHODS))
+    return ImagePreparation(color=stored["color"].flag(), resize=stored["resize"].one_of(RESIZE_METHODS))
 
 
 @dataclass(frozen=True, eq=False)

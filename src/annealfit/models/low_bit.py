@@ -17,11 +17,9 @@ from annealfit._support.randomness import seed_of
 from annealfit.data.convolution import Network, join_filters
 from annealfit.data.rows import InMemoryRows
 from annealfit.quantization.grids import Grid
-from annealfit.quantization.moments import InputMoments, MomentSums
-from annealfit.quantization.patches import Window
-from annealfit.quantization.quantize import quantize_layer
+from annealfit.quantization.moments import InputMoments, MomentSums, Window
+from annealfit.quantization.quantize import QuantizedLayer, quantize_layer
 from annealfit.quantization.refinement import LowBitHead, Refinement
-from annealfit.quantization.results import QuantizedLayer
 from annealfit.training.objectives import LinearHead
 
 if TYPE_CHECKING:
@@ -96,7 +94,8 @@ def _labelled(estimator: AnnealedEstimator, X: Any, y: Any) -> InMemoryRows:
     unknown = np.setdiff1d(targets, estimator.classes_)
     if len(unknown):
         raise InvalidInputError(f"y has labels {unknown.tolist()[:5]} that are not among the classes trained on")
-    return InMemoryRows(features, np.searchsorted(estimator.classes_, targets), len(estimator.classes_))
+    labels = np.searchsorted(estimator.classes_, targets)
+    return InMemoryRows(features, labels, len(estimator.classes_), arithmetic="double")
 
 
 def quantized_filters(

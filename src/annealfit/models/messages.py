@@ -1,4 +1,4 @@
-"""What a training tells its user: lines while it runs, and warnings when it ends otherwise than hoped."""
+"""Messages of a training: progress while it runs, warnings when it ends early, a word while code is compiled."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from annealfit.training import HistoryRow, Iteration, TrainingResult
-from annealfit.training.loop import Callback
+from annealfit.training.trainer import Callback
 
 if TYPE_CHECKING:
     from annealfit.models.base import AnnealedEstimator
 
-# Ends of a training that it did not choose itself.
+# Ends of a training by something else than its stopping rules.
 CUT_SHORT = {
     "interrupted": "was interrupted",
     "budget": "used up the sampler's budget",
@@ -38,7 +40,7 @@ class Narrator:
         self._unwritten: HistoryRow | None = None
 
     def __call__(self, iteration: Iteration) -> None:
-        """Write a line if it is time for one."""
+        """Write a line if one is due."""
         if self._done_before is None:
             self._done_before = iteration.row["iteration"] - 1
         self._unwritten = iteration.row
@@ -64,7 +66,7 @@ class Narrator:
 
 @contextmanager
 def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
-    """The narrator of a training, if one is wanted; however it ends, its last line is written."""
+    """Yield the callback that writes progress, if it is wanted; the last line is written however training ends."""
     if not verbose:
         yield []
         return
@@ -76,12 +78,13 @@ def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
 
 
 def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: float) -> None:
-    """Warn where the training did not converge, was cut short, or had to do without answers."""
+    """Warn if the training did not converge, was cut short, or lacked answers of the sampler."""
     gap, reason, done = estimator.optimality_gap_, result.stop_reason, result.state.iteration
-    if reason == "max_iter" and 0 < estimator.tol * loss < gap < np.inf:
+    tol = estimator._tolerance
+    if reason == "max_iter" and 0 < tol * loss < gap < np.inf:
         warnings.warn(
             f"after {done} iterations the loss {loss:.6g} is only certified to be within "
-            f"{gap:.2g} of the optimum (tol asks for {estimator.tol * loss:.2g}); standardise the "
+            f"{gap:.2g} of the optimum (tol asks for {tol * loss:.2g}); standardise the "
             "features (StandardScaler), raise max_iter, or raise tol",
             ConvergenceWarning,
             stacklevel=4,
@@ -89,7 +92,7 @@ def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: floa
     if reason in ("budget", "sampler"):
         warnings.warn(
             f"training {CUT_SHORT[reason]} after {done} of {estimator.max_iter} iterations; "
-            "the classifier holds what was learnt so far",
+            "the classifier holds the weights that were reached",
             stacklevel=4,
         )
     warn_of_failures(result.history)
@@ -104,3 +107,10 @@ def warn_of_failures(history: Sequence[HistoryRow]) -> None:
             f"weights then stayed as they were (history_, column failures; the last: {unsolved[-1]['failures']})",
             stacklevel=5,
         )
+
+
+@cache
+def load_compiled_code() -> None:
+    """Load the compiled code of a default fit before any clock runs: importing a module of kernels does."""
+    for module in ("problems._kernels", "training.objectives._kernels", "data.rows._products"):
+        import_module(f"annealfit.{module}")

@@ -27,11 +27,6 @@ class LinearPredictions:
     intercept_: NDArray[np.float64]
     classes_: NDArray[Any]
 
-    def _set_head(self, weights: NDArray[np.float64]) -> None:
-        """Keep weights (D, outputs) with the biases in the last row."""
-        self.coef_ = np.ascontiguousarray(weights[:-1].T)
-        self.intercept_ = weights[-1].copy()
-
     def _features(self, X: Any) -> Any:
         """The features (N, d), dense, sparse or a `SlicedTable`, of what predictions are asked for."""
         if is_out_of_core(X):

@@ -1,134 +1,200 @@
-"""The settings of a classifier: checked, resolved to policies, and described."""
+"""The settings of an estimator: checked, described for checkpoints, and translated from the keywords of 0.2.0."""
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import wraps
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from annealfit._support.description import describe, without_neutral
-from annealfit._support.errors import InvalidInputError, check_number, choose_or_own
-from annealfit.problems.coordinates import COORDINATES, COORDINATES_METHODS
+from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.problems.encoding import Encoding
 from annealfit.samplers import Sampler, SimulatedAnnealer
-from annealfit.training import (
-    ACCEPTANCES,
-    INITIALIZATIONS,
-    PRECISION_POLICIES,
-    RANGE_POLICIES,
-    Plan,
-    Stopping,
-)
-from annealfit.training.acceptance import RESTING_ON_A_BOUND
-from annealfit.training.initialization import Initialization
-from annealfit.training.objectives import CURVATURES
+from annealfit.samplers.catalogue import resolve_sampler
+from annealfit.training import Checkpoint, Method, Stopping
+from annealfit.training.method import as_method
 
 if TYPE_CHECKING:
     from annealfit.models.base import AnnealedEstimator
 
-# How a training is watched and saved: no part of a model.
-RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "checkpoint_every", "resume", "verbose"})
-# When it ends: a checkpoint may be resumed with others. Of a warm start only the weights matter, once.
+T = TypeVar("T")
+
+# How a training is watched and saved: not part of a model.
+RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "verbose"})
+# When it ends: a checkpoint may be resumed with others. Of a warm start only the weights matter.
 _STOPPING_PARAMETERS = frozenset({"max_iter", "tol", "patience", "time_limit", "warm_start"})
 
+METHOD_FIELDS = tuple(field.name for field in fields(Method))
+_CHECKPOINT_FIELDS = {"checkpoint_every": "every", "resume": "resume"}
 
-RANGE_METHODS = ("first", "choose", "revise", "rate")
+
+def paper_annealer(bits: int, preset: str, num_sweeps: int = 100) -> SimulatedAnnealer:
+    """Return the annealer of the paper: β from 0.01 to 3 on normalised coefficients, or final β × 2^(K−3)."""
+    final_beta = 3.0 if preset == "literal" else 3.0 * 2.0 ** (bits - 3)
+    return SimulatedAnnealer(num_sweeps=num_sweeps, num_reads=1, beta_range=(0.01, final_beta), normalize=True)
 
 
-def make_plan(estimator: AnnealedEstimator, seed: int) -> Plan:
-    """The plan of a training; a setting that is out of bounds is named, with the bounds."""
-    _check_numbers(estimator)
-    bits = int(estimator.bits)
-    acceptance = choose_or_own("acceptance", estimator.acceptance, ACCEPTANCES)
-    usual = "bound" if acceptance in RESTING_ON_A_BOUND else "local"
-    if isinstance(estimator.coordinates, np.ndarray):
-        shape = estimator.coordinates.shape
-        raise InvalidInputError(f"coordinates is an array of shape {shape}; pass LinearCoordinates(matrix)")
-    return Plan(
-        curvature=choose_or_own("curvature", usual if estimator.curvature is None else estimator.curvature, CURVATURES),
-        coordinates=choose_or_own("coordinates", estimator.coordinates, COORDINATES, COORDINATES_METHODS),
-        max_couplings=None if estimator.max_couplings is None else int(estimator.max_couplings),
-        acceptance=acceptance,
-        range_policy=choose_or_own("range_policy", estimator.range_policy, RANGE_POLICIES, RANGE_METHODS),
-        precision_policy=choose_or_own(
-            "precision_policy", estimator.precision_policy, PRECISION_POLICIES, ("first", "following")
-        ),
-        stopping=Stopping(
-            int(estimator.max_iter),
-            float(estimator.tol),
-            estimator.patience,
-            estimator.time_limit,
-            bool(estimator.early_stopping),
-        ),
-        bits=bits,
-        update_range=None if estimator.update_range is None else float(estimator.update_range),
-        step=float(estimator.step),
-        seed=seed,
+def sampler_of(estimator: AnnealedEstimator) -> Any:
+    """Return the sampler setting; the presets of the paper have an annealer of their own."""
+    if estimator.sampler is None and estimator.method in ("literal", "matched"):
+        return paper_annealer(estimator.bits, str(estimator.method))
+    return estimator.sampler
+
+
+def checkpoint_of(estimator: AnnealedEstimator) -> Any:
+    """Return the checkpoint setting as a `Checkpoint`, checked."""
+    given = estimator.checkpoint
+    if given is None:
+        return None
+    found = given if isinstance(given, Checkpoint) else Checkpoint(given)
+    check_number("every (of a checkpoint)", found.every, Integral, minimum=1)
+    if not isinstance(found.resume, bool | np.bool_):
+        raise InvalidInputError(f"resume is {found.resume!r}; it must be True or False")
+    if found.path is None:
+        if found.resume:
+            raise InvalidInputError("resume=True needs a checkpoint path to continue from")
+        return None
+    return found
+
+
+def check_settings(estimator: AnnealedEstimator) -> None:
+    """Raise if a setting is out of bounds, naming the bounds."""
+    Encoding(estimator.bits, 1.0)
+    check_number("regularization", estimator.regularization, Real, minimum=0)
+    check_number("max_iter", estimator.max_iter, Integral, minimum=1)
+    check_number("tol", estimator._tolerance, Real, minimum=0)
+    check_number("verbose", estimator.verbose, Integral, minimum=0)
+    for name in ("warm_start", "early_stopping"):
+        if not isinstance(getattr(estimator, name), bool | np.bool_):
+            raise InvalidInputError(f"{name} is {getattr(estimator, name)!r}; it must be True or False")
+    if estimator.patience is not None:
+        check_number("patience", estimator.patience, Integral, minimum=1)
+    if estimator.time_limit is not None:
+        check_number("time_limit", estimator.time_limit, Real, above=0)
+    callbacks = estimator.callbacks
+    if callbacks is not None and (not isinstance(callbacks, Sequence) or not all(map(callable, callbacks))):
+        raise InvalidInputError(f"callbacks is {callbacks!r}; pass a list of functions of one argument")
+    checkpoint_of(estimator)
+
+
+def stopping_of(estimator: AnnealedEstimator) -> Stopping:
+    """Return the stopping rules."""
+    return Stopping(
+        int(estimator.max_iter),
+        float(estimator._tolerance),
+        estimator.patience,
+        estimator.time_limit,
+        bool(estimator.early_stopping),
     )
 
 
-def initialization_of(estimator: AnnealedEstimator) -> Initialization:
-    """The function that makes the first weights."""
-    return choose_or_own("initialization", estimator.initialization, INITIALIZATIONS)
+# Settings of 0.2.0, which had a keyword for every field of a method and of a checkpoint.
+
+
+def accept_old_keywords(kind: type[T]) -> type[T]:
+    """Decorate an estimator: its constructor takes the keywords of 0.2.0 too, which its signature does not show."""
+    init: Any = kind.__init__
+    known = set(inspect.signature(init).parameters)
+
+    @wraps(init)
+    def wrapped(self: Any, *arguments: Any, **keywords: Any) -> None:
+        old = {name: keywords.pop(name) for name in list(keywords) if name not in known}
+        init(self, *arguments, **keywords)
+        if old:
+            translate_old(self, old, stacklevel=3)
+
+    setattr(kind, "__init__", wrapped)  # noqa: B010
+    return kind
+
+
+def translate_old(estimator: AnnealedEstimator, old: Mapping[str, Any], stacklevel: int) -> None:
+    """Set what keywords of 0.2.0 mean today, with a FutureWarning that names the new spelling."""
+    known = {*METHOD_FIELDS, *_CHECKPOINT_FIELDS, *estimator._old_keywords}
+    unknown = sorted(set(old) - known)
+    if unknown:
+        raise TypeError(f"{type(estimator).__name__} has no parameter {', '.join(unknown)}")
+    changes: dict[str, Any] = {}
+    for name, value in old.items():
+        if name in METHOD_FIELDS:
+            changes[name], new = value, f"method=Method({name}=…)"
+        elif name in _CHECKPOINT_FIELDS:
+            given = estimator.checkpoint
+            checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(given)
+            estimator.checkpoint = checkpoint.set_params(**{_CHECKPOINT_FIELDS[name]: value})
+            new = f"checkpoint=Checkpoint(path, {_CHECKPOINT_FIELDS[name]}=…)"
+        else:
+            new = estimator._old_keywords[name](estimator, name, value)
+        warnings.warn(
+            f"{type(estimator).__name__}({name}=…) is now {new}; the old spelling goes with the next release",
+            FutureWarning,
+            stacklevel=stacklevel,
+        )
+    if changes:
+        estimator.method = changed_method(estimator.method, changes)
+
+
+def changed_method(method: str | Method, changes: Mapping[str, Any]) -> Method:
+    """Return a method with fields of 0.2.0 changed; there a curvature of None followed the acceptance rule."""
+    rule = changes.get("acceptance")
+    rests_on_bound = rule == "descent" or getattr(rule, "__name__", "") == "descent"
+    if changes.get("curvature") is None and ("curvature" in changes or rests_on_bound):
+        changes = {**changes, "curvature": "bound" if rests_on_bound else "local"}
+    return as_method(method).set_params(**changes)
+
+
+# What a checkpoint belongs to.
+
+
+def described_settings(estimator: AnnealedEstimator, *, strict: bool = True) -> dict[str, Any]:
+    """Return the settings that decide the course of a training as plain data, the fields of a method one by one.
+
+    `strict` refuses objects that cannot be described: two trainings that differ in them could not be told apart.
+    """
+    given = estimator.get_params(deep=False)
+    given |= as_method(given.pop("method")).get_params(deep=False) | estimator._described_filters(given)
+    if isinstance(given["acceptance"], str) and given["acceptance"] == "second_direction":
+        given["acceptance"] = "subspace"
+    left_out = RUN_PARAMETERS | _STOPPING_PARAMETERS
+    return {name: describe(value, strict=strict) for name, value in given.items() if name not in left_out}
 
 
 def training_settings(
     estimator: AnnealedEstimator, sampler: Sampler, seed: int, data_digest: str, validation_digest: str | None
 ) -> dict[str, Any]:
-    """Everything that decides the course of a training, as plain data: what a checkpoint belongs to."""
-    settings = partial_settings(estimator)
-    settings |= {"sampler": sampler.describe(), "random_state": seed}
+    """Return everything that decides the course of a training, as plain data: what a checkpoint belongs to."""
+    settings = described_settings(estimator) | {"sampler": sampler.describe(), "random_state": seed}
     return without_neutral({**settings, "training data": data_digest, "validation data": validation_digest})
 
 
-def partial_settings(estimator: AnnealedEstimator) -> dict[str, Any]:
-    """The settings to which what `partial_fit` carries on belongs."""
-    given = estimator.get_params(deep=False).items()
-    return {name: describe(value) for name, value in given if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS}
-
-
 def upgrade_settings(estimator: AnnealedEstimator, sampler: Sampler) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Settings as 0.1.0 stored them → as they are stored now: that version knew fewer, and samplers by their text."""
+    """Return a function from settings as 0.1.0 and 0.2.0 stored them to those of today."""
 
     def upgrade(stored: dict[str, Any]) -> dict[str, Any]:
-        if "coordinates" in stored:
-            return stored
-        usual = {**type(estimator)().get_params(deep=False), "coordinates": "raw"}
-        unknown_then = {
-            name: describe(value)
-            for name, value in usual.items()
-            if name not in RUN_PARAMETERS | _STOPPING_PARAMETERS and name not in stored
-        }
-        was = stored.get("sampler")
-        same = was == repr(sampler) or (was is None and sampler == SimulatedAnnealer())
-        described = without_neutral(sampler.describe())
-        unknown_then["validation data"] = None
-        return {**unknown_then, **stored, "sampler": described if same else was}
+        now = described_settings(estimator)
+        if "coordinates" not in stored:  # 0.1.0 knew fewer settings, and samplers by their text
+            usual = described_settings(type(estimator)()) | {"coordinates": "raw", "validation data": None}
+            was = stored.get("sampler")
+            same = was == repr(sampler) or (was is None and sampler == SimulatedAnnealer())
+            stored = {**usual, **stored, "sampler": without_neutral(sampler.describe()) if same else was}
+            stored.pop("arithmetic", None)
+        if stored.get("curvature") is None:
+            stored = {**stored, "curvature": "bound" if stored.get("acceptance") == "descent" else "local"}
+        if stored.get("acceptance") == "second_direction":
+            stored = {**stored, "acceptance": "subspace"}
+        for name in ("update_range", "arithmetic"):
+            if name not in stored and name in now:
+                stored = {**stored, name: now[name]}  # earlier versions had no such choice
+        return {name: value for name, value in stored.items() if name not in _STOPPING_PARAMETERS}
 
     return upgrade
 
 
-def _check_numbers(estimator: AnnealedEstimator) -> None:
-    Encoding(estimator.bits, 1.0 if estimator.update_range is None else estimator.update_range)
-    check_number("regularization", estimator.regularization, Real, minimum=0)
-    check_number("max_iter", estimator.max_iter, Integral, minimum=1)
-    check_number("checkpoint_every", estimator.checkpoint_every, Integral, minimum=1)
-    check_number("step", estimator.step, Real, above=0, maximum=1)
-    check_number("tol", estimator.tol, Real, minimum=0)
-    check_number("verbose", estimator.verbose, Integral, minimum=0)
-    for name in ("warm_start", "early_stopping", "resume"):
-        if not isinstance(getattr(estimator, name), bool | np.bool_):
-            raise InvalidInputError(f"{name} is {getattr(estimator, name)!r}; it must be True or False")
-    optional: Mapping[str, tuple[Any, Any, dict[str, Any]]] = {
-        "patience": (estimator.patience, Integral, {"minimum": 1}),
-        "time_limit": (estimator.time_limit, Real, {"above": 0}),
-        "max_couplings": (estimator.max_couplings, Integral, {"minimum": 0}),
-    }
-    for name, (value, kind, limits) in optional.items():
-        if value is not None:
-            check_number(name, value, kind, **limits)
-    callbacks = estimator.callbacks
-    if callbacks is not None and (not isinstance(callbacks, Sequence) or not all(map(callable, callbacks))):
-        raise InvalidInputError(f"callbacks is {callbacks!r}; pass a list of functions of one argument")
+def resolved_sampler(estimator: AnnealedEstimator) -> Sampler:
+    """Return the sampler that the estimator would use."""
+    return resolve_sampler(sampler_of(estimator))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import float64, njit
+from numba.types import Tuple
 from numpy.typing import NDArray
+
+from annealfit._support.compiled import In1, In2, InInt2, Out1, Out2, compiled
 
 IN_REGISTERS = {"reassoc", "contract"}
 """Sums may be added up in vector registers; always in the same order."""
@@ -19,31 +22,6 @@ def cut_block(
     return first, last, entries[edges[block, 1] : edges[block + 1, 1]].reshape((last - first, last - first))
 
 
-@njit(cache=True, nogil=True)
-def minimise(
-    entries: NDArray[np.float64],
-    edges: NDArray[np.intp],
-    gradients: NDArray[np.float64],
-    starts: NDArray[np.float64],
-    radii: NDArray[np.float64],
-    max_sweeps: int,
-    relative_gap: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Minimise `vᵀGv + 2gᵀv` over |v_j| ≤ radius for each of P problems; returns `(v, lower bounds)`.
-
-    G has blocks (see `Curvature.packed`), whose bounds add up. `gradients`, `starts` (which may be outside of the box)
-    and `v` are (P, D), `radii` and the bounds (P,).
-    """
-    values, bounds = np.empty_like(starts), np.zeros(len(gradients))
-    for p in range(len(values)):
-        for j in range(values.shape[1]):
-            values[p, j] = min(max(starts[p, j], -radii[p]), radii[p])
-    for block in range(len(edges) - 1):
-        first, last, curvature = cut_block(entries, edges, block)
-        bounds += _minimise_block(curvature, gradients, values, slice(first, last), radii, max_sweeps, relative_gap)
-    return values, bounds
-
-
 @njit(nogil=True)
 def _minimise_block(
     curvature: NDArray[np.float64],
@@ -51,7 +29,7 @@ def _minimise_block(
     values: NDArray[np.float64],
     own: slice,
     radii: NDArray[np.float64],
-    max_sweeps: int,
+    max_sweeps: float,
     relative_gap: float,
 ) -> NDArray[np.float64]:
     """The parameters of one block of all problems, whose values are overwritten; returns bounds (P,).
@@ -64,7 +42,7 @@ def _minimise_block(
     residuals = gradients[:, own] + np.ascontiguousarray(values[:, own]) @ curvature  # r = Gv + g, kept up to date
     bounds = np.full(count, -np.inf)
     active = np.ones(count, dtype=np.bool_)
-    for _ in range(max_sweeps):
+    for _ in range(int(max_sweeps)):
         for j in range(size):
             stiffness, row = curvature[j, j], curvature[j]
             for p in range(count):
@@ -100,7 +78,32 @@ def _minimise_block(
     return bounds
 
 
-@njit(cache=True, nogil=True)
+@compiled(Tuple((Out2, Out1))(In1, InInt2, In2, In2, In1, float64, float64))
+def minimise(
+    entries: NDArray[np.float64],
+    edges: NDArray[np.intp],
+    gradients: NDArray[np.float64],
+    starts: NDArray[np.float64],
+    radii: NDArray[np.float64],
+    max_sweeps: float,
+    relative_gap: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Minimise `vᵀGv + 2gᵀv` over |v_j| ≤ radius for each of P problems; returns `(v, lower bounds)`.
+
+    G has blocks (see `Curvature.packed`), whose bounds add up. `gradients`, `starts` (which may be outside of the box)
+    and `v` are (P, D), `radii` and the bounds (P,).
+    """
+    values, bounds = np.empty_like(starts), np.zeros(len(gradients))
+    for p in range(len(values)):
+        for j in range(values.shape[1]):
+            values[p, j] = min(max(starts[p, j], -radii[p]), radii[p])
+    for block in range(len(edges) - 1):
+        first, last, curvature = cut_block(entries, edges, block)
+        bounds += _minimise_block(curvature, gradients, values, slice(first, last), radii, max_sweeps, relative_gap)
+    return values, bounds
+
+
+@compiled(Out2(In1, InInt2, In2))
 def multiply(entries: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """`Gv` for every row of values (P, D), with the blocks of `Curvature.packed`."""
     products = np.zeros_like(values)
@@ -115,7 +118,7 @@ def multiply(entries: NDArray[np.float64], edges: NDArray[np.intp], values: NDAr
     return products
 
 
-@njit(cache=True, nogil=True, fastmath=IN_REGISTERS)
+@compiled(Out2(In1, InInt2, In2), fastmath=IN_REGISTERS)
 def solve(factors: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """`(LLᵀ)⁻¹v` for every row of values (P, D), lower triangular blocks packed as in `Curvature.packed`."""
     solutions = values.copy()
@@ -137,38 +140,3 @@ def solve(factors: NDArray[np.float64], edges: NDArray[np.intp], values: NDArray
                 for j in range(i):
                     own[j] -= row[j] * found
     return solutions
-
-
-@njit(cache=True, nogil=True, fastmath=IN_REGISTERS)
-def least(matrix: NDArray[np.float64], slopes: NDArray[np.float64], firm: float) -> tuple[NDArray[np.float64], bool]:
-    """Where `sᵀm + ½mᵀBm` is least, for a small matrix (n, n) that bends upward in all directions, and in none hardly.
-
-    Each direction is given length 1 in it. The second answer is whether no squared pivot is below `firm`: else the
-    first is of no use.
-    """
-    size = len(slopes)
-    scales, factor, found = np.zeros(size), np.zeros((size, size)), np.zeros(size)
-    for i in range(size):
-        scales[i] = 1 / np.sqrt(matrix[i, i]) if matrix[i, i] > 0 else 0.0
-    for i in range(size):
-        for j in range(i + 1):
-            total = matrix[i, j] * scales[i] * scales[j]
-            for k in range(j):
-                total -= factor[i, k] * factor[j, k]
-            if j < i:
-                factor[i, j] = total / factor[j, j]
-            elif total >= firm:
-                factor[i, i] = np.sqrt(total)
-            else:
-                return found, False
-        total = -slopes[i] * scales[i]
-        for k in range(i):
-            total -= factor[i, k] * found[k]
-        found[i] = total / factor[i, i]
-    for i in range(size - 1, -1, -1):
-        for k in range(i + 1, size):
-            found[i] -= factor[k, i] * found[k]
-        found[i] /= factor[i, i]
-    for i in range(size):
-        found[i] *= scales[i]
-    return found, True

@@ -1,8 +1,8 @@
 """Coordinates: the basis in which a problem's bits are chosen.
 
 With updates `u = Tz` for an invertible `T`, the surrogate `½uᵀHu + gᵀu` is `½zᵀ(TᵀHT)z + (Tᵀg)ᵀz`: the same
-quadratic, so energies, bounds and the promise of descent carry over unchanged. What changes are the bits: the grid on
-which `z` is sought, the couplings, and so how hard the problem is.
+quadratic function, so energies, bounds and the guarantee of descent do not change. The grid of `z` and the couplings
+do, and so does the difficulty of the problem.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from annealfit.problems.curvature import Curvature
 
 
 class Origin(NamedTuple):
-    """Where features are measured from (d,), None for 0, and the unit in which the bias is."""
+    """The point (d,) that features are measured from, None for 0, and the unit of the bias."""
 
     features: Array | None = None
     bias_unit: float = 1.0
 
 
 class Coordinates(ABC):
-    """A change of basis. Problems are pulled into `z`, answers are pushed back to `u`."""
+    """A change of basis: problems are transformed to `z`, updates back to `u`."""
 
     def adapted(self, objective: Any) -> Coordinates:
-        """These coordinates for an objective; those that depend on its data override this."""
+        """Return these coordinates for an objective; coordinates that depend on its data override this."""
         return self
 
     @property
     def origin(self) -> Origin | None:
-        """Where features are measured from, if these coordinates do no more than that; None where they mix features."""
+        """The origin, if these coordinates only shift features and scale the bias; None if they mix features."""
         return None
 
     @abstractmethod
     def pull_curvature(self, metric: Curvature) -> Curvature:
-        """`TᵀHT`."""
+        """Return `TᵀHT`."""
 
     @abstractmethod
     def pull_gradients(self, gradients: Array) -> Array:
-        """`Tᵀg` of every row of gradients (P, D)."""
+        """Return `Tᵀg` of every row of gradients (P, D)."""
 
     @abstractmethod
     def push(self, updates: Array) -> Array:
-        """`Tz` of every row of updates (P, D)."""
+        """Return `Tz` of every row of updates (P, D)."""
 
 
 class LazyCurvature(Protocol):
-    """A metric that is worked out in coordinates only, where parts of it are not needed."""
+    """A curvature that is computed in given coordinates, without the parts that are not needed there."""
 
     size: int
 
     def in_coordinates(self, coordinates: Coordinates) -> Curvature:
-        """The metric in these coordinates."""
+        """Return the curvature in these coordinates."""
 
 
 class RawCoordinates(Coordinates):
@@ -64,26 +64,26 @@ class RawCoordinates(Coordinates):
 
     @property
     def origin(self) -> Origin:
-        """0."""
+        """The origin 0."""
         return Origin()
 
     def pull_curvature(self, metric: Curvature) -> Curvature:
-        """The metric."""
+        """Return the curvature."""
         return metric
 
     def pull_gradients(self, gradients: Array) -> Array:
-        """The gradients."""
+        """Return the gradients."""
         return gradients
 
     def push(self, updates: Array) -> Array:
-        """The updates."""
+        """Return the updates."""
         return updates
 
 
 class LinearCoordinates(Coordinates):
     """`u = Tz` for an invertible matrix `T` (D, D).
 
-    Where a problem is over the parameters of several outputs, `T` is applied to each output's.
+    In a problem over the parameters of several outputs, `T` is applied to each output.
 
     >>> coordinates = LinearCoordinates([[1.0, 1.0], [0.0, 2.0]])
     >>> coordinates.push(np.array([[1.0, 1.0]])).tolist()
@@ -100,16 +100,16 @@ class LinearCoordinates(Coordinates):
             )
 
     def pull_curvature(self, metric: Curvature) -> Curvature:
-        """`TᵀHT`."""
+        """Return `TᵀHT`."""
         whole = np.kron(np.eye(self._outputs_in(metric.size)), self.matrix)
         return Curvature(whole.T @ metric.matrix @ whole)
 
     def pull_gradients(self, gradients: Array) -> Array:
-        """`Tᵀg`."""
+        """Return `Tᵀg`."""
         return self._by_output(gradients, self.matrix)
 
     def push(self, updates: Array) -> Array:
-        """`Tz`."""
+        """Return `Tz`."""
         return self._by_output(updates, self.matrix.T)
 
     def _by_output(self, values: Array, matrix: Array) -> Array:
@@ -129,24 +129,23 @@ class LinearCoordinates(Coordinates):
 class CentredCoordinates(Coordinates):
     """Features measured from their means, and the bias in a unit of its own: `u_w = z_w`, `u_b = βz_b − μᵀz_w`.
 
-    Features that are all positive have a large common mode, which couples everything to everything; measured from
-    their means they have not. The bias is not regularised, so it absorbs the means at no cost: the loss, the optimum
-    and the predictions are the same.
+    Positive features have a large common mode, which couples all parameters; measured from their means they have none.
+    The bias is not regularised, so it absorbs the means: loss, optimum and predictions are the same.
 
-    One range is for all parameters of an output. In units of the features' spread σ the bias bends the loss as much
-    as one weight does, and so is coupled as strongly on a device; in units of σ√d it moves the outputs as far as all
-    weights do together. The unit β = σd^¼ is between the two, and by measurement better than either.
+    All parameters of an output share one range. In units of the spread σ of the features the curvature of the bias is
+    that of one weight; in units of σ√d the bias moves the outputs as far as all weights together. The unit β = σd^¼ is
+    between the two, and by measurement better than either.
     """
 
     def __init__(self, means: ArrayLike | None = None, bias_unit: float | None = None) -> None:
-        """Both are taken from the objective's rows if they are not given; with means alone the unit is 1."""
+        """Both are computed from the rows of the objective if they are not given; with means only the unit is 1."""
         self.means = None if means is None else as_real(means, "the means of the features", ndim=1)
         self.bias_unit = bias_unit
         if bias_unit is not None:
             check_number("bias_unit", bias_unit, above=0)
 
     def adapted(self, objective: Any) -> CentredCoordinates:
-        """With the means of the objective's rows, and the unit that suits their spread where it knows it."""
+        """Return coordinates with the means and the spread of the objective's rows."""
         if self.means is not None:
             return self
         means, unit = objective.feature_means, self.bias_unit
@@ -156,20 +155,20 @@ class CentredCoordinates(Coordinates):
 
     @property
     def origin(self) -> Origin:
-        """The means."""
+        """The means of the features, and the unit of the bias."""
         return Origin(self._means, self._unit)
 
     def pull_curvature(self, metric: Curvature) -> Curvature:
-        """`TᵀHT`."""
+        """Return `TᵀHT`."""
         half = self._pulled(metric.matrix)
-        return Curvature.worked_out(self._pulled(half.T))
+        return Curvature.computed(self._pulled(half.T))
 
     def pull_gradients(self, gradients: Array) -> Array:
-        """`Tᵀg`: of the weights less the means times that of the bias, and β times that."""
+        """Return `Tᵀg`: subtract the means times the gradient of the bias, and scale the latter by β."""
         return self._pulled(gradients)
 
     def push(self, updates: Array) -> Array:
-        """`Tz`: β times the bias, less what the means make of the weights."""
+        """Return `Tz`: scale the bias by β, and subtract `μᵀz_w` from it."""
         pushed = self._by_output(updates).copy()
         pushed[..., -1] *= self._unit
         pushed[..., -1] -= pushed[..., :-1] @ self._means
@@ -182,7 +181,7 @@ class CentredCoordinates(Coordinates):
         return by_output.reshape(values.shape)
 
     def _by_output(self, values: Array) -> Array:
-        """Values (P, outputs · D) as (P, outputs, D)."""
+        """Reshape values (P, outputs · D) to (P, outputs, D)."""
         size = len(self._means) + 1
         if values.shape[1] % size:
             raise InvalidInputError(f"there are means of {size - 1} features, and an output has {values.shape[1] - 1}")
@@ -199,46 +198,5 @@ class CentredCoordinates(Coordinates):
         return 1.0 if self.bias_unit is None else self.bias_unit
 
 
-class WhitenedCoordinates(Coordinates):
-    """Centred, and then in a basis in which the bound's curvature `½G + Λ` is nearer to the identity.
-
-    With `H` that curvature, `T = H^(−power/2)`. At power 1 nothing is coupled to anything: every parameter is decided
-    by itself, there is nothing to anneal and nothing to embed. In between the couplings shrink.
-    """
-
-    def __init__(self, power: float = 1.0) -> None:
-        check_number("power", power, minimum=0, maximum=1)
-        self.power = power
-
-    def adapted(self, objective: Any) -> Coordinates:
-        """With the curvature of the objective's rows."""
-        centred = CentredCoordinates(bias_unit=1.0).adapted(objective)
-        values, vectors = np.linalg.eigh(centred.pull_curvature(Curvature(objective.bounding_curvature)).matrix)
-        # Features that are constant or copies of others have no curvature to scale by.
-        scales = np.maximum(values, 1e-10 * values[-1]) ** (-self.power / 2)
-        return LinearCoordinates(centred.push((vectors * scales) @ vectors.T).T)
-
-    def pull_curvature(self, metric: Curvature) -> Curvature:
-        """Only of an objective."""
-        raise _not_adapted()
-
-    def pull_gradients(self, gradients: Array) -> Array:
-        """Only of an objective."""
-        raise _not_adapted()
-
-    def push(self, updates: Array) -> Array:
-        """Only of an objective."""
-        raise _not_adapted()
-
-
-def _not_adapted() -> InvalidInputError:
-    return InvalidInputError("these coordinates depend on the data: call adapted(objective) first")
-
-
-COORDINATES: dict[str, Coordinates] = {
-    "raw": RawCoordinates(),
-    "centred": CentredCoordinates(),
-    "partly_whitened": WhitenedCoordinates(0.5),
-    "whitened": WhitenedCoordinates(),
-}
+COORDINATES: dict[str, Coordinates] = {"raw": RawCoordinates(), "centred": CentredCoordinates()}
 COORDINATES_METHODS = ("adapted", "pull_curvature", "pull_gradients", "push")

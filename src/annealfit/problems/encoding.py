@@ -1,4 +1,4 @@
-"""Bits ↔ updates: the symmetric signed encoding of the paper (its equations 11 and 12)."""
+"""Bits ↔ updates: the symmetric signed encoding of the paper (its equations 8 and 9)."""
 
 from __future__ import annotations
 
@@ -30,49 +30,42 @@ class Encoding:
     range: float
 
     def __post_init__(self) -> None:
-        check_number(
-            "bits",
-            self.bits,
-            Integral,
-            minimum=1,
-            maximum=MAX_BITS,
-            remedy="2 or 3 do",
-        )
+        check_number("bits", self.bits, Integral, minimum=1, maximum=MAX_BITS, remedy="2 or 3 are enough")
         check_number("the range δ of an update", self.range, above=0, remedy="the paper's is 0.5")
 
     def with_range(self, range_: float) -> Encoding:
-        """The same number of bits over another range, which is trusted to be a finite number above 0."""
+        """Return an encoding of the same bits over another range, which is not checked."""
         encoding = object.__new__(Encoding)
         encoding.__dict__.update(bits=self.bits, range=range_)
         return encoding
 
     @property
     def levels(self) -> int:
-        """How many values one parameter's update can take, `2^K`."""
+        """Number of values of one parameter, `2^K`."""
         return 1 << int(self.bits)
 
     @property
     def resolution(self) -> float:
-        """The weight of the finest bit, `p_0 = δ/(2^K − 1)`: half the distance between two levels."""
+        """Weight of the finest bit, `p_0 = δ/(2^K − 1)`: half the distance between two levels."""
         return self.range / (self.levels - 1)
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """The bit weights `p_0 … p_{K−1}`."""
+        """Bit weights `p_0 … p_{K−1}`."""
         return self.resolution * np.exp2(np.arange(self.bits))
 
     def decode(self, bits: ArrayLike) -> NDArray[np.float64]:
-        """Updates of shape (…) from bits of shape (…, K)."""
+        """Return updates (…) of bits (…, K)."""
         return np.multiply(self.resolution, odd_levels(np.asarray(bits)), dtype=np.float64)
 
     def encode(self, updates: ArrayLike) -> NDArray[np.uint8]:
-        """Bits of shape (…, K) of the levels nearest to updates of shape (…), clipped to the range."""
+        """Return the bits (…, K) of the levels nearest to updates (…), clipped to the range."""
         position = (np.asarray(updates, dtype=float) / self.resolution + (self.levels - 1)) / 2
         level = np.clip(np.rint(position), 0, self.levels - 1).astype(np.int64)
         return ((level[..., None] >> np.arange(self.bits)) & 1).astype(np.uint8)
 
 
 def odd_levels(bits: NDArray[Any]) -> NDArray[np.int64]:
-    """The levels −(2^K − 1), …, −1, 1, …, 2^K − 1 of bits (…, K): whole numbers, so exactly symmetric."""
+    """Return the levels −(2^K − 1), …, −1, 1, …, 2^K − 1 of bits (…, K): integers, so exactly symmetric."""
     powers = 1 << np.arange(bits.shape[-1], dtype=np.int64)
     return 2 * (bits @ powers) - (powers[-1] * 2 - 1)

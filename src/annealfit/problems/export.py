@@ -1,16 +1,15 @@
-"""Exports of a factored problem: dense QUBO, Ising, dimod's BQM, and files for other people's solvers.
+"""Exports of a factored problem: dense QUBO, Ising model, dimod's BQM, and files for other solvers.
 
-Everything here is exact: the energy of an export is the energy of the problem. Text files hold every
-coefficient with as many decimals as its binary value needs (dimod's own writer keeps six, which turns
-3e-7 into 0 and would empty a 20-bit problem of its fine bits).
+All exports are exact: the energy of an export is the energy of the problem. Text files hold every coefficient with as
+many decimals as its binary value needs (dimod's own writer keeps six, which turns 3e-7 into 0).
 
-The text formats of other programs have no place for the energy's constant, the offset. It stands in a comment, which
-`importing.read` reads and other readers pass over: the energies they report are lower by it (`offset_note`).
+The text formats of other programs have no place for the constant of the energy, the offset. It is in a comment that
+`importing.read` reads and other readers ignore: the energies that they report are lower by it (`offset_note`).
 
-Every file carries a digest where its format has room for one and other readers do not look: in comments at the first
-and the last line of a text, in the header of a bqm file, in an array of its own. A file without is another program's.
-So that a text of ours is not taken for one when it has lost both, the line that no reader can do without has our name
-in it (`# annealfit vartype=BINARY`), or states how many lines there are (`p qubo`).
+Every file carries a digest where other readers ignore it: in comments at the beginning and the end of a text, in the
+header of a bqm file, in an array of an npz file. A file without a digest is another program's. So that a text of ours
+that lost both comments is not taken for one, the line that every reader needs names annealfit
+(`# annealfit vartype=BINARY`) or states the number of lines (`p qubo`).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,23 +34,28 @@ from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curv
 if TYPE_CHECKING:
     import dimod
 
-# 2 GiB of coefficients: beyond it a dense export is refused rather than driving the machine into swap.
-MAX_DENSE_VARIABLES = 16_384
+MAX_DENSE_VARIABLES = 16_384  # 2 GiB of coefficients: larger dense exports are refused
+WITHOUT_OFFSET = frozenset({"coo", "ising", "qubo"})  # formats whose usual readers leave the offset out
+OURS = "annealfit"
+OFFSET_MARK = "offset="
+SEAL = f"{OURS} sha256="  # of all lines without this mark
+ARRAYS_DIGEST = "sha256"
+BQM_MAGIC = b"DIMODBQM"
+BQM_DIGEST = "annealfit_sha256"
 
 
 def to_qubo(problem: QuadraticProblem) -> tuple[NDArray[np.float64], float]:
-    """`(Q, offset)` with `E(b) = bᵀQb + offset`; `Q` is symmetric and holds the linear terms on its diagonal."""
+    """Return `(Q, offset)` with `E(b) = bᵀQb + offset`; `Q` is symmetric, with the linear terms on its diagonal."""
     _check_dense_size(problem)
     weights, delta = problem.encoding.weights, problem.encoding.range
-    row_sums = problem.metric.row_sums
     quadratic = np.kron(4 * problem.curvature, np.outer(weights, weights)).astype(np.float64, copy=False)
-    linear = 4 * np.kron(problem.gradient - delta * row_sums, weights)
+    linear = 4 * np.kron(problem.gradient - delta * problem.metric.row_sums, weights)
     quadratic[np.diag_indices_from(quadratic)] += linear  # b² = b
     return quadratic, file_offset(problem, "qubo")
 
 
 def to_ising(problem: QuadraticProblem) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """`(h, J, offset)` with `E = hᵀs + sᵀJs + offset` for spins `s = 2b − 1`; `J` is strictly upper triangular.
+    """Return `(h, J, offset)` with `E = hᵀs + sᵀJs + offset` for spins `s = 2b − 1`; `J` is strictly upper triangular.
 
     In spins the update is `u = Ps`, so `h = 2Pᵀg`, `J = 2PᵀGP` above the diagonal, and the squares of the
     spins leave `Σ_j G_jj Σ_k p_k²`.
@@ -63,7 +68,7 @@ def to_ising(problem: QuadraticProblem) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def to_bqm(problem: QuadraticProblem) -> dimod.BinaryQuadraticModel:
-    """Dimod's BQM over the variables `0 … D·K − 1`, built from one array (from dicts it takes 14 times as long)."""
+    """Return dimod's BQM over the variables `0 … D·K − 1`."""
     dimod = require("dimod", extra="dwave", purpose="exporting a binary quadratic model")
     quadratic, offset = to_qubo(problem)
     bqm = dimod.BinaryQuadraticModel(quadratic, "BINARY")
@@ -71,14 +76,23 @@ def to_bqm(problem: QuadraticProblem) -> dimod.BinaryQuadraticModel:
     return bqm
 
 
+def _check_dense_size(problem: QuadraticProblem) -> None:
+    if problem.n_variables > MAX_DENSE_VARIABLES:
+        gibibytes = problem.n_variables**2 * 8 / 2**30
+        raise InvalidInputError(
+            f"a dense export of {problem.n_variables} variables takes {gibibytes:.0f} GiB "
+            f"(limit: {MAX_DENSE_VARIABLES} variables); use fewer bits or features, or work on the factored problem"
+        )
+
+
 def largest_coefficient(problem: QuadraticProblem) -> float:
-    """The largest absolute bias of the binary model, without building it: what the paper normalises by."""
+    """Return the largest absolute bias of the binary model, without building it: the paper's normalisation."""
     ((_, group),) = group_by_curvature([problem])
     return float(largest_coefficients(group)[0])
 
 
 def largest_coefficients(problems: Problems) -> NDArray[np.float64]:
-    """The largest absolute bias of each of several problems with a common metric, shape (P,).
+    """Return the largest absolute bias of each of several problems with a common curvature, shape (P,).
 
     Linear biases are `4p_k(g − δG1)_j + 4p_k²G_jj`, couplings `8 p_k p_l G_ij`. A linear bias is convex in
     `p_k`, so its largest values are at the finest and the coarsest bit.
@@ -93,8 +107,40 @@ def largest_coefficients(problems: Problems) -> NDArray[np.float64]:
     return np.maximum(largest, 8 * coarsest[:, 0] ** 2 * max(quadratic, metric.largest_coupling))
 
 
+def write(problem: QuadraticProblem, path: str | os.PathLike[str], *, format: str) -> Path:  # noqa: A002
+    """Write the problem to `path` in one of `FORMATS`; the file appears whole or not at all."""
+    writer = FORMATS[choose("format", format, FORMATS)]
+    with replacing(path) as file:
+        writer(problem, file)
+    return Path(path)
+
+
+def file_offset(problem: QuadraticProblem, format: str) -> float:  # noqa: A002
+    """Return the offset that a file of this format states: an Ising model has another one than a QUBO."""
+    if format == "ising":
+        return to_ising(problem)[2]
+    row_sums, delta = problem.metric.row_sums, problem.encoding.range
+    return float(delta**2 * row_sums.sum() - 2 * delta * problem.gradient.sum())
+
+
+def offset_note(format: str, offset: float) -> str | None:  # noqa: A002
+    """Return how the energies that other programs report for a file differ from the problem's; None if they do not.
+
+    >>> offset_note("qubo", 0.5)
+    'energies that other programs report for a qubo file are lower by 0.5; add 0.5 to them'
+    >>> offset_note("bqm", 0.5) is None
+    True
+    """
+    if choose("format", format, FORMATS) not in WITHOUT_OFFSET or offset == 0:
+        return None
+    what = f"energies that other programs report for {'an' if format == 'ising' else 'a'} {format} file are"
+    if offset > 0:
+        return f"{what} lower by {offset!r}; add {offset!r} to them"
+    return f"{what} higher by {-offset!r}; subtract {-offset!r} from them"
+
+
 def write_bqm(problem: QuadraticProblem, file: IO[bytes]) -> None:
-    """Dimod's binary BQM format, read back by `dimod.BinaryQuadraticModel.from_file`."""
+    """Write dimod's binary BQM format, which `dimod.BinaryQuadraticModel.from_file` reads."""
     with to_bqm(problem).to_file() as source:
         content = source.read()
     start = len(BQM_MAGIC) + 2  # two bytes of version, four of the header's length, the header, the coefficients
@@ -102,50 +148,88 @@ def write_bqm(problem: QuadraticProblem, file: IO[bytes]) -> None:
     header, rest = json.loads(content[start + 4 : start + 4 + length]), content[start + 4 + length :]
     header[BQM_DIGEST] = digest_of_bqm(header, rest)
     text = json.dumps(header, sort_keys=True).encode()
-    text += b" " * (-(start + 4 + len(text) + 1) % 64) + b"\n"  # dimod aligns what follows to 64 bytes
+    text += b" " * (-(start + 4 + len(text) + 1) % 64) + b"\n"  # dimod aligns the coefficients to 64 bytes
     file.write(content[:start] + len(text).to_bytes(4, "little") + text + rest)
 
 
-BQM_MAGIC = b"DIMODBQM"
-BQM_DIGEST = "annealfit_sha256"
-
-
 def digest_of_bqm(header: Mapping[str, Any], rest: bytes) -> str:
-    """SHA-256 of a file of dimod's: its header without this digest, and all that follows."""
-    told = {name: value for name, value in header.items() if name != BQM_DIGEST}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode() + rest).hexdigest()
+    """Return the SHA-256 of a bqm file: its header without this digest, and the coefficients."""
+    others = {name: value for name, value in header.items() if name != BQM_DIGEST}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode() + rest).hexdigest()
 
 
 def write_coo(problem: QuadraticProblem, file: IO[bytes]) -> None:
-    """QUBO as text, `i j value` per line (i = j is linear): dimod's COO format with exact decimals."""
+    """Write the QUBO as text, `i j value` per line (i = j is linear): dimod's COO format with exact decimals."""
     quadratic, offset = to_qubo(problem)
-    _write_triplets(file, "BINARY", quadratic.diagonal(), 2 * np.triu(quadratic, 1), offset)
+    head = [f"# {OURS} vartype=BINARY", f"# {OFFSET_MARK}{json.dumps(offset)}"]  # dimod reads the first
+    _write_text(file, "#", head, quadratic.diagonal(), 2 * np.triu(quadratic, 1))
 
 
 def write_ising(problem: QuadraticProblem, file: IO[bytes]) -> None:
-    """Ising model as text, `i j value` per line (i = j is a field): dimod's COO format with exact decimals."""
+    """Write the Ising model as text, `i j value` per line (i = j is a field): dimod's COO format, exact decimals."""
     fields, couplings, offset = to_ising(problem)
-    _write_triplets(file, "SPIN", fields, couplings, offset)
+    head = [f"# {OURS} vartype=SPIN", f"# {OFFSET_MARK}{json.dumps(offset)}"]
+    _write_text(file, "#", head, fields, couplings)
 
 
 def write_qubo(problem: QuadraticProblem, file: IO[bytes]) -> None:
-    """The text format of qbsolv, which many solvers read: `p qubo 0 nodes nodes couplers`, nodes, couplers."""
+    """Write the text format of qbsolv, which many solvers read: `p qubo 0 nodes nodes couplers`, nodes, couplers."""
     quadratic, offset = to_qubo(problem)
-    rows, columns = np.nonzero(np.triu(quadratic, 1))
-    size = len(quadratic)
+    size, couplings = len(quadratic), 2 * np.triu(quadratic, 1)
+    head = [f"c {OFFSET_MARK}{json.dumps(offset)}", f"p qubo 0 {size} {size} {np.count_nonzero(couplings)}"]
+    _write_text(file, "c", head, quadratic.diagonal(), couplings, nodes_first=True)
 
-    def lines() -> Iterator[str]:
-        for index, bias in enumerate(quadratic.diagonal()):
-            yield f"{index} {index} {_exact_decimals(bias)}"
-        for row, column, coupling in zip(rows.tolist(), columns.tolist(), 2 * quadratic[rows, columns], strict=True):
-            yield f"{row} {column} {_exact_decimals(coupling)}"
 
-    head = [f"c {OFFSET_MARK}{json.dumps(offset)}", f"p qubo 0 {size} {size} {len(rows)}"]
-    _write_sealed(file, "c", head, lines())
+def _write_text(
+    file: IO[bytes],
+    mark: str,
+    head: list[str],
+    linear: NDArray[np.float64],
+    couplings: NDArray[np.float64],
+    *,
+    nodes_first: bool = False,
+) -> None:
+    """Write the head, a seal, a line for every variable and coupling (upper triangle), and a seal.
+
+    A seal is a comment; the first has the digest of all other lines. A text that is cut at either end lacks one.
+    """
+
+    def couplers(row: int) -> Iterator[str]:
+        for column in np.flatnonzero(couplings[row]):
+            yield f"{row} {column} {_exact_decimals(couplings[row, column])}"
+
+    nodes = [f"{row} {row} {_exact_decimals(bias)}" for row, bias in enumerate(linear)]
+    if nodes_first:
+        parts: Iterable[Iterable[str]] = chain([nodes], map(couplers, range(len(nodes))))
+    else:
+        parts = (chain([node], couplers(row)) for row, node in enumerate(nodes))
+    digest = hashlib.sha256()
+
+    def put(line: str) -> None:
+        content = f"{line}\n".encode()
+        digest.update(content)
+        file.write(content)
+
+    for line in head:
+        put(line)
+    file.write(f"{mark} {SEAL}".encode())
+    place = file.tell()
+    file.write(b"0" * 64 + b"\n")
+    for line in chain.from_iterable(parts):
+        put(line)
+    file.write(f"{mark} {SEAL}above\n".encode())
+    file.seek(place)
+    file.write(digest.hexdigest().encode())
+    file.seek(0, os.SEEK_END)
+
+
+def _exact_decimals(value: float) -> str:
+    # Positional, because the readers' grammar has no exponent; shortest digits that read back the same.
+    return np.format_float_positional(value, unique=True, trim="0")
 
 
 def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
-    """NumPy archive of the factored problem (curvature, gradient, bits, range) and its dense QUBO and offset."""
+    """Write a NumPy archive of the factored problem (curvature, gradient, bits, range), its dense QUBO and offset."""
     quadratic, offset = to_qubo(problem)
     arrays: dict[str, Any] = {
         "curvature": problem.curvature,
@@ -166,47 +250,10 @@ FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {
     "npz": write_npz,
     "qubo": write_qubo,
 }
-WITHOUT_OFFSET = frozenset({"coo", "ising", "qubo"})  # formats whose usual readers leave the offset out
-OFFSET_MARK = "offset="
-OURS = "annealfit"
-SEAL = f"{OURS} sha256="  # of all lines but those that say so
-ARRAYS_DIGEST = "sha256"
-
-
-def offset_note(format: str, offset: float) -> str | None:  # noqa: A002
-    """What to know of the energies that other programs report for a file; None where they are the problem's.
-
-    >>> offset_note("qubo", 0.5)
-    'energies that other programs report for a qubo file are lower by 0.5; add 0.5 to them'
-    >>> offset_note("bqm", 0.5) is None
-    True
-    """
-    if choose("format", format, FORMATS) not in WITHOUT_OFFSET or offset == 0:
-        return None
-    what = f"energies that other programs report for {'an' if format == 'ising' else 'a'} {format} file are"
-    if offset > 0:
-        return f"{what} lower by {offset!r}; add {offset!r} to them"
-    return f"{what} higher by {-offset!r}; subtract {-offset!r} from them"
-
-
-def file_offset(problem: QuadraticProblem, format: str) -> float:  # noqa: A002
-    """The offset that a file of this format states: an Ising model has another than a QUBO."""
-    if format == "ising":
-        return to_ising(problem)[2]
-    row_sums, delta = problem.metric.row_sums, problem.encoding.range
-    return float(delta**2 * row_sums.sum() - 2 * delta * problem.gradient.sum())
-
-
-def write(problem: QuadraticProblem, path: str | os.PathLike[str], *, format: str) -> Path:  # noqa: A002
-    """Write the problem to `path` in one of `FORMATS`; the file appears whole or not at all."""
-    writer = FORMATS[choose("format", format, FORMATS)]
-    with replacing(path) as file:
-        writer(problem, file)
-    return Path(path)
 
 
 def read_checked_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz file, held against the digest among them; 0.1.0 stored none."""
+    """Read the arrays of an npz file and check the digest among them; 0.1.0 stored none."""
     arrays = read_arrays(path)
     digest = arrays.pop(ARRAYS_DIGEST, None)
     if digest is not None and (digest.ndim or digest.item() != digest_of_arrays(arrays)):
@@ -215,7 +262,7 @@ def read_checked_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]
 
 
 def read_npz(path: str | os.PathLike[str]) -> QuadraticProblem:
-    """The problem stored by `write(…, format="npz")`, bit for bit."""
+    """Read the problem that `write(…, format="npz")` wrote, bit for bit."""
     arrays = read_checked_arrays(path)
     missing = sorted({"bits", "range", "curvature", "gradient"} - arrays.keys())
     if missing:
@@ -223,59 +270,3 @@ def read_npz(path: str | os.PathLike[str]) -> QuadraticProblem:
     with settings_of(Field(None, source=os.fspath(path))):
         encoding = Encoding(bits=arrays["bits"].item(), range=arrays["range"].item())
         return QuadraticProblem(arrays["curvature"], arrays["gradient"], encoding)
-
-
-def _write_triplets(
-    file: IO[bytes],
-    vartype: str,
-    linear: NDArray[np.float64],
-    couplings: NDArray[np.float64],
-    offset: float,
-) -> None:
-    def lines() -> Iterator[str]:
-        for index, bias in enumerate(linear):
-            yield f"{index} {index} {_exact_decimals(bias)}"
-            for other in np.flatnonzero(couplings[index]):
-                yield f"{index} {other} {_exact_decimals(couplings[index, other])}"
-
-    head = [f"# {OURS} vartype={vartype}", f"# {OFFSET_MARK}{json.dumps(offset)}"]  # dimod reads the first
-    _write_sealed(file, "#", head, lines())
-
-
-def _write_sealed(file: IO[bytes], mark: str, head: Iterable[str], lines: Iterable[str]) -> None:
-    """Lines of text with a comment after the head and one at the end, so that what is cut off at either end is missed.
-
-    The first has the digest of all other lines.
-    """
-    digest = hashlib.sha256()
-
-    def put(line: str) -> None:
-        content = f"{line}\n".encode()
-        digest.update(content)
-        file.write(content)
-
-    for line in head:
-        put(line)
-    file.write(f"{mark} {SEAL}".encode())
-    place = file.tell()
-    file.write(b"0" * 64 + b"\n")
-    for line in lines:
-        put(line)
-    file.write(f"{mark} {SEAL}above\n".encode())
-    file.seek(place)
-    file.write(digest.hexdigest().encode())
-    file.seek(0, os.SEEK_END)
-
-
-def _exact_decimals(value: float) -> str:
-    # Positional, because the readers' grammar has no exponent; shortest digits that read back the same.
-    return np.format_float_positional(value, unique=True, trim="0")
-
-
-def _check_dense_size(problem: QuadraticProblem) -> None:
-    if problem.n_variables > MAX_DENSE_VARIABLES:
-        gibibytes = problem.n_variables**2 * 8 / 2**30
-        raise InvalidInputError(
-            f"a dense export of {problem.n_variables} variables takes {gibibytes:.0f} GiB "
-            f"(limit: {MAX_DENSE_VARIABLES} variables); use fewer bits or features, or work on the factored problem"
-        )

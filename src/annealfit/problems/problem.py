@@ -1,8 +1,8 @@
-"""The one currency of the package: a quadratic problem over bits, kept factored.
+"""Quadratic problems over bits, stored in factored form.
 
-The energy depends on the `D·K` bits only through the `D` decoded updates. So a problem is the curvature
-`G` (D×D), the gradient `g` (D) and the encoding: `D² + D` numbers instead of `(D·K)²`. Dense QUBO
-matrices, Ising models and dimod's BQMs are exports, made on request.
+The energy depends on the `D·K` bits only through the `D` decoded updates. So a problem is the curvature `G` (D×D), the
+gradient `g` (D) and the encoding: `D² + D` numbers instead of `(D·K)²`. Dense QUBO matrices, Ising models and dimod's
+BQMs are exports, made on request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class QuadraticProblem:
     encoding: Encoding
 
     def __init__(self, curvature: ArrayLike | Curvature, gradient: ArrayLike, encoding: Encoding) -> None:
-        """`curvature` (D, D) may be a `Curvature`, to share what is known about it; `gradient` is (D,)."""
+        """`curvature` (D, D) may be a `Curvature` that several problems share; `gradient` is (D,)."""
         metric = curvature if isinstance(curvature, Curvature) else Curvature(curvature)
         checked = as_real(gradient, "gradient", ndim=1).copy()
         checked.setflags(write=False)
@@ -55,7 +55,7 @@ class QuadraticProblem:
 
     @classmethod
     def trusted(cls, metric: Curvature, gradient: NDArray[np.float64], encoding: Encoding) -> QuadraticProblem:
-        """The problem of parts that are known to fit: a training makes thousands of them."""
+        """Make a problem of parts that are not checked."""
         problem = object.__new__(cls)
         problem.__dict__.update(metric=metric, gradient=gradient, encoding=encoding)
         return problem
@@ -139,9 +139,9 @@ class QuadraticProblem:
 
 @dataclass(frozen=True, eq=False)
 class Problems(Sequence[QuadraticProblem]):
-    """P problems of one size: a sequence of `QuadraticProblem`, and at the same time the arrays they are made of.
+    """P problems of one size, as arrays: a sequence of `QuadraticProblem`.
 
-    `metrics` holds one metric for all problems, or one for each.
+    `metrics` holds one `Curvature` for all problems, or one for each.
 
     >>> problems = Problems((Curvature(np.eye(2)),), np.array([[1.0, -1.0], [0.5, 0.0]]), np.array([0.5, 0.1]), bits=1)
     >>> len(problems), problems[1].encoding.range, problems[:1].gradients.tolist()
@@ -155,7 +155,7 @@ class Problems(Sequence[QuadraticProblem]):
 
     def __post_init__(self) -> None:
         for array in (self.gradients, self.ranges):
-            array.setflags(write=False)  # samplers of other people are handed views of them
+            array.setflags(write=False)  # samplers get views of them
 
     def __len__(self) -> int:
         return len(self.gradients)
@@ -171,16 +171,16 @@ class Problems(Sequence[QuadraticProblem]):
         return QuadraticProblem.trusted(self.metric_of(index), self.gradients[index], encoding)
 
     def take(self, positions: NDArray[np.intp]) -> Problems:
-        """The problems at these positions."""
+        """Return the problems at these positions."""
         metrics = self.metrics if self.shares_curvature else tuple(self.metrics[position] for position in positions)
         return Problems(metrics, self.gradients[positions], self.ranges[positions], self.bits)
 
     def metric_of(self, index: int) -> Curvature:
-        """The metric of one problem."""
+        """Return the curvature of one problem."""
         return self.metrics[0 if self.shares_curvature else index]
 
     def with_ranges(self, ranges: NDArray[np.float64]) -> Problems:
-        """The same problems with other ranges (P,)."""
+        """Return the same problems with other ranges (P,)."""
         changed = replace(self, ranges=ranges)
         if "newton_steps" in self.__dict__:  # they do not depend on the ranges
             changed.__dict__["newton_steps"] = self.newton_steps
@@ -188,15 +188,12 @@ class Problems(Sequence[QuadraticProblem]):
 
     @cached_property
     def relaxations(self) -> dict[tuple[float, float], tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """What `annealfit.problems.bounds.relax` has found for these problems, by its effort."""
+        """Results of `annealfit.problems.bounds.relax` for these problems, by its limits."""
         return {}
 
     @cached_property
     def newton_steps(self) -> NDArray[np.float64]:
-        """The continuous minima without a box, `−G⁻¹g`, (P, D).
-
-        A metric that is not convex has none; there it is how far each gradient goes against its row of G.
-        """
+        """Continuous minima without a box, `−G⁻¹g` (P, D); if G is not convex, `−g_j` over the norm of row j."""
         if self.shares_curvature:
             return _newton_steps(self.metric, self.gradients)
         rows = zip(self.metrics, self.gradients, strict=True)
@@ -204,15 +201,15 @@ class Problems(Sequence[QuadraticProblem]):
 
     @property
     def shares_curvature(self) -> bool:
-        """Whether all problems share one metric."""
+        """Whether all problems share one curvature."""
         return len(self.metrics) == 1
 
     @property
     def metric(self) -> Curvature:
-        """The metric of all problems, where they share one."""
+        """The curvature that all problems share."""
         if not self.shares_curvature:
             raise InvalidInputError(
-                f"these problems have {len(self.metrics)} metrics, not one; use metric_of(position), or problem.metric"
+                f"these problems have {len(self.metrics)} curvatures; use metric_of(position), or problem.metric"
             )
         return self.metrics[0]
 
@@ -223,12 +220,12 @@ class Problems(Sequence[QuadraticProblem]):
 
     @property
     def levels(self) -> int:
-        """Values that one parameter's update can take, `2^K`."""
+        """Number of values of one parameter, `2^K`."""
         return 1 << self.bits
 
     @property
     def resolutions(self) -> NDArray[np.float64]:
-        """The weight of the finest bit of each problem, `δ/(2^K − 1)`, shape (P,)."""
+        """Weight of the finest bit of each problem, `δ/(2^K − 1)` (P,)."""
         return self.ranges / (self.levels - 1)
 
     @cached_property
@@ -236,11 +233,11 @@ class Problems(Sequence[QuadraticProblem]):
         return Encoding(self.bits, 1.0)
 
     def decode(self, bits: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Updates (P, D) from bits (P, D, K), each problem's by its own range."""
+        """Return updates (P, D) of bits (P, D, K), each with the range of its problem."""
         return self.resolutions[:, None] * odd_levels(bits)
 
     def energies(self, updates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The energy (P,) of each problem's own update, a row of `updates` (P, D)."""
+        """Return the energies (P,) of one update per problem, (P, D)."""
         if self.shares_curvature:
             return self.metric.energies(self.gradients, updates)
         rows = zip(self.metrics, self.gradients, updates, strict=True)
@@ -255,10 +252,7 @@ def _newton_steps(metric: Curvature, gradients: NDArray[np.float64]) -> NDArray[
 
 
 def group_by_curvature(problems: Sequence[QuadraticProblem]) -> Iterator[tuple[NDArray[np.intp], Problems]]:
-    """Groups of problems with a common metric and number of bits, each with its positions in the sequence.
-
-    What is done to one problem of a group can be done to all of them at once.
-    """
+    """Yield groups of problems with a common curvature and number of bits, each with its positions."""
     if isinstance(problems, Problems):
         if problems.shares_curvature:
             yield np.arange(len(problems)), problems

@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING
 from annealfit._support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from annealfit.quantization.annealed import Annealed
-    from annealfit.quantization.classical import GPTQ, Descent, Nearest
     from annealfit.quantization.grids import Grid
-    from annealfit.quantization.methods import ROUNDING_METHODS, Method
-    from annealfit.quantization.moments import InputMoments
-    from annealfit.quantization.network import quantize_network
-    from annealfit.quantization.network_results import QuantizedNetwork, read_packed_weights
-    from annealfit.quantization.patches import convolution_moments
-    from annealfit.quantization.quantize import layer_problems, quantize_layer
+    from annealfit.quantization.methods import GPTQ, Annealed, Descent, Method, Nearest
+    from annealfit.quantization.moments import InputMoments, convolution_moments
+    from annealfit.quantization.network import QuantizedNetwork, quantize_network, read_packed_weights
+    from annealfit.quantization.quantize import ROUNDING_METHODS, QuantizedLayer, layer_problems, quantize_layer
     from annealfit.quantization.refinement import LowBitHead, Refinement
-    from annealfit.quantization.results import QuantizedLayer
     from annealfit.quantization.sampled import Sampled
 
 __all__ = [
@@ -46,23 +41,23 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "GPTQ": "classical",
-        "ROUNDING_METHODS": "methods",
-        "Annealed": "annealed",
-        "Descent": "classical",
+        "GPTQ": "methods",
+        "ROUNDING_METHODS": "quantize",
+        "Annealed": "methods",
+        "Descent": "methods",
         "Grid": "grids",
         "InputMoments": "moments",
         "LowBitHead": "refinement",
         "Method": "methods",
-        "Nearest": "classical",
-        "QuantizedLayer": "results",
-        "QuantizedNetwork": "network_results",
+        "Nearest": "methods",
+        "QuantizedLayer": "quantize",
+        "QuantizedNetwork": "network",
         "Refinement": "refinement",
         "Sampled": "sampled",
-        "convolution_moments": "patches",
+        "convolution_moments": "moments",
         "layer_problems": "quantize",
         "quantize_layer": "quantize",
         "quantize_network": "network",
-        "read_packed_weights": "network_results",
+        "read_packed_weights": "network",
     },
 )

@@ -1,18 +1,32 @@
-"""The problem of a layer: which levels, and which scales, reproduce its outputs best."""
+"""The problem of a layer: levels and scales whose outputs are nearest to those of the layer's weights.
+
+For each output p choose weights `q`, levels of a grid times a scale, to minimise the mean squared error
+
+    E_p(q) = qᵀHq − 2c_pᵀq + k_p,
+
+with `H` the Gram matrix of the inputs, shared by all outputs, `c_p = Hw_p` and `k_p = w_pᵀHw_p` for the weights `w_p`:
+then `E_p = (w_p − q)ᵀH(w_p − q)`. Where the inputs differ from those that the outputs are to be reproduced from, c and
+k say so. `LayerProblem` is this; `Layer` makes it of what a user gives.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from annealfit._support.arrays import Array
+from annealfit._support.arrays import Array, as_real
+from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.problems.curvature import Curvature
 from annealfit.quantization.grids import Grid
+from annealfit.quantization.moments import InputMoments
 
 _ROUNDING = 1e-12  # of an output's power
-_RIDGE = 1e-9  # of the mean diagonal, where groups of inputs are too alike to tell their scales apart
+_RIDGE = 1e-9  # of the mean diagonal, where groups of inputs are too similar to tell their scales apart
+_DEAD = 1e-14  # of the largest input's power: less is rounding, or nothing at all
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,29 +35,22 @@ class Rounding:
 
     numbers: NDArray[np.int64]  # (P, D)
     scales: Array  # (P, G)
-    bounds: Array | None = None  # what no levels with these scales can get below, (P,); −∞ where nothing is known
+    bounds: Array | None = None  # lower bounds of the errors with these scales, (P,); −∞ where nothing is known
 
     def take(self, chosen: NDArray[np.bool_], other: Rounding) -> Rounding:
         """The other one's rows where chosen (P,), else the own."""
-        rows = chosen[:, None]
-        bounds = np.where(chosen, *(_known(one.bounds, len(chosen)) for one in (other, self)))
+        bounds = [np.full(len(chosen), -np.inf) if one.bounds is None else one.bounds for one in (other, self)]
+        known = np.where(chosen, *bounds)
         return Rounding(
-            np.where(rows, other.numbers, self.numbers),
-            np.where(rows, other.scales, self.scales),
-            bounds if np.isfinite(bounds).any() else None,
+            np.where(chosen[:, None], other.numbers, self.numbers),
+            np.where(chosen[:, None], other.scales, self.scales),
+            known if np.isfinite(known).any() else None,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class LayerProblem:
-    """Choose weights `q_p` for each of P outputs, on a grid, to minimise its mean squared error `E_p`.
-
-        E_p(q) = qᵀHq − 2c_pᵀq + k_p,
-
-    with `H` the Gram matrix of the inputs, `c_p = Hw_p` and `k_p = w_pᵀHw_p`: then `E_p = (w_p − q)ᵀH(w_p − q)`. Where
-    the inputs differ from those that the outputs are to be reproduced from, c and k say so. All outputs share H.
-    Weights are levels of the grid times the scale of the output, or of the output and a group of consecutive inputs.
-    """
+    """The levels of P outputs on a grid: see the module. A scale is that of an output, or of a group of its inputs."""
 
     metric: Curvature  # H, (D, D), its diagonal above 0
     correlations: Array  # c, (P, D)
@@ -66,13 +73,8 @@ class LayerProblem:
 
     def take(self, outputs: NDArray[np.intp]) -> LayerProblem:
         """The problem of these outputs; one may be among them several times."""
-        return replace(
-            self,
-            correlations=self.correlations[outputs],
-            powers=self.powers[outputs],
-            weights=self.weights[outputs],
-            first_scales=self.first_scales[outputs],
-        )
+        names = ("correlations", "powers", "weights", "first_scales")
+        return replace(self, **{name: getattr(self, name)[outputs] for name in names})
 
     def damped(self, share: float) -> LayerProblem:
         """The problem with inputs that have independent noise besides: a share of their mean power.
@@ -91,8 +93,7 @@ class LayerProblem:
 
     def spread(self, scales: Array) -> Array:
         """Scales (…, G) as one per input, (…, D)."""
-        lengths = np.diff(self.starts, append=self.n_inputs)
-        return np.repeat(scales, lengths, axis=-1)
+        return np.repeat(scales, np.diff(self.starts, append=self.n_inputs), axis=-1)
 
     def values(self, rounding: Rounding) -> Array:
         """The weights that an answer stands for, (P, D)."""
@@ -100,14 +101,11 @@ class LayerProblem:
 
     def errors(self, rounding: Rounding) -> Array:
         """`E_p` of each output, (P,): never below 0, which it could be by rounding."""
-        values = self.values(rounding)
-        return np.maximum(self.metric.energies(-self.correlations, values) + self.powers, 0.0)
+        return np.maximum(self.metric.energies(-self.correlations, self.values(rounding)) + self.powers, 0.0)
 
     def nearest(self, scales: Array) -> Rounding:
         """Every weight at its nearest level, with these scales (P, G)."""
-        spread = self.spread(scales)
-        units = np.divide(self.weights, spread, out=np.zeros_like(spread), where=spread > 0)
-        return Rounding(self.grid.nearest(units), scales)
+        return Rounding(self.grid.nearest(self.weights, self.spread(scales)), scales)
 
     def better(self, one: Rounding, other: Rounding) -> Rounding:
         """The better one of two answers, output by output; the other where they are the same but for rounding."""
@@ -121,28 +119,150 @@ class LayerProblem:
         if self.are_scales_fixed:
             return rounding
         levels = self.grid.at(rounding.numbers).astype(float)
-        ends = np.append(self.starts[1:], self.n_inputs)
-        matrices = np.empty((self.n_outputs, len(self.starts), len(self.starts)))
-        for group, (first, end) in enumerate(zip(self.starts, ends, strict=True)):
+        count = len(self.starts)
+        matrices = np.empty((self.n_outputs, count, count))
+        for group, (first, end) in enumerate(zip(self.starts, [*self.starts[1:], self.n_inputs], strict=True)):
             products = levels[:, first:end] @ self.metric.matrix[first:end]
             matrices[:, group] = np.add.reduceat(products * levels, self.starts, axis=1)
         sides = np.add.reduceat(self.correlations * levels, self.starts, axis=1)
-        scales = _solve(matrices, sides)
+        if count == 1:
+            with np.errstate(divide="ignore", invalid="ignore"):  # levels that are all 0 have no scale
+                scales = sides / matrices[:, 0]
+        else:
+            sizes = np.trace(matrices, axis1=1, axis2=2) / count
+            ridges = np.where(sizes > 0, _RIDGE * sizes, 1.0)[:, None, None] * np.eye(count)
+            scales = np.linalg.solve(matrices + ridges, sides[..., None])[..., 0].astype(float, copy=False)
         usable = (np.isfinite(scales) & (scales > 0)).all(axis=1, keepdims=True)
-        fitted = Rounding(rounding.numbers, np.where(usable, scales, rounding.scales))
-        return self.better(rounding, fitted)
+        return self.better(rounding, Rounding(rounding.numbers, np.where(usable, scales, rounding.scales)))
 
 
-def _known(bounds: Array | None, count: int) -> Array:
-    return np.full(count, -np.inf) if bounds is None else bounds
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer as it was given, checked, and its problem over the inputs that are not always 0."""
+
+    weights: Array  # (P, D): transposed
+    dtype: np.dtype[Any]  # of the weights as they were given
+    moments: InputMoments
+    has_data: bool
+    live: NDArray[np.intp]  # inputs that are not always 0 (or constant, where a bias absorbs them)
+    bias: Array | None
+    group_size: int | None
+    all_scales: Array  # that suit the weights alone, or that were given, (P, all groups)
+    live_groups: NDArray[np.intp]  # groups that have a live input
+    problem: LayerProblem
+
+    @classmethod
+    def of(
+        cls,
+        weights: ArrayLike,
+        inputs: Any,
+        gram: ArrayLike | None,
+        grid: Grid,
+        group_size: int | None,
+        scales: ArrayLike | None,
+        bias: ArrayLike | None,
+        reference: Any,
+    ) -> Layer:
+        """The layer of what `quantize_layer` is given, or an error that says what is wrong with it."""
+        matrix, given = as_real(weights, "weights", ndim=2), np.asarray(weights).dtype
+        if matrix.size == 0:
+            raise InvalidInputError(f"weights have shape {matrix.shape}; expected (n_inputs, n_outputs), both ≥ 1")
+        rows = np.ascontiguousarray(matrix.T)
+        moments, has_data = _moments(len(matrix), inputs, gram, reference)
+        _check_sizes(matrix, moments)
+        biases = None if bias is None else _checked_bias(bias, len(rows), has_means=inputs is not None or not has_data)
+        if group_size is not None:
+            check_number("group_size", group_size, Integral, minimum=1, remedy="None is one scale per output")
+        starts = np.arange(0, len(matrix), group_size or len(matrix))
+        if scales is None:
+            all_scales = grid.scales_of(rows, starts)
+        else:
+            all_scales = _given_scales(scales, (len(rows), len(starts)), group_size)
+        centred = moments if biases is None else moments.centred()
+        powers = centred.gram.diagonal()
+        live = np.flatnonzero(powers > _DEAD * max(float(powers.max()), 0.0))
+        live = live if len(live) else np.arange(moments.size)
+        groups = np.searchsorted(starts, live, side="right") - 1
+        live_groups, live_starts = np.unique(groups, return_index=True)
+        hessian = centred.gram[np.ix_(live, live)]
+        # What a dead input was before the layers below it were quantised still has to be made up for.
+        correlations = rows @ centred.cross.T[:, live]
+        depends = bool(hessian.diagonal().max() > 0)
+        problem = LayerProblem(
+            metric=Curvature(hessian if depends else np.eye(len(live))),
+            correlations=np.ascontiguousarray(correlations if depends else rows),  # else near to the weights themselves
+            powers=np.einsum("pi,pi->p", rows @ centred.target.gram, rows),
+            weights=np.ascontiguousarray(rows[:, live]),
+            grid=grid,
+            starts=live_starts.astype(np.intp),
+            first_scales=np.ascontiguousarray(all_scales[:, live_groups]),
+            are_scales_fixed=scales is not None or not depends,
+        )
+        dtype = given if given.kind == "f" else np.dtype(float)
+        return cls(rows, dtype, moments, has_data, live, biases, group_size, all_scales, live_groups, problem)
+
+    def expand(self, rounding: Rounding) -> tuple[NDArray[np.int64], Array]:
+        """Levels (P, all inputs) and scales (P, all groups): inputs that are always 0 get their nearest level."""
+        scales = self.all_scales.copy()
+        scales[:, self.live_groups] = rounding.scales
+        numbers = self.problem.grid.nearest(self.weights, self.spread(scales))
+        numbers[:, self.live] = rounding.numbers
+        return self.problem.grid.at(numbers), scales
+
+    def spread(self, scales: Array) -> Array:
+        """Scales (P, all groups) as one per input, (P, all inputs)."""
+        size = self.weights.shape[1]
+        return np.repeat(scales, np.diff(np.arange(0, size, self.group_size or size), append=size), axis=1)
+
+    def corrected_bias(self, values: Array) -> Array | None:
+        """The bias with which the outputs of weights (P, all inputs) have the mean that they had."""
+        if self.bias is None:
+            return None
+        return self.bias + self.weights @ self.moments.target.means - values @ self.moments.means
 
 
-def _solve(matrices: Array, sides: Array) -> Array:
-    """Solutions (P, G) of systems (P, G, G), each with a touch of a ridge if it has more than one unknown."""
-    count = sides.shape[1]
-    if count == 1:
-        with np.errstate(divide="ignore", invalid="ignore"):  # levels that are all 0 have no scale
-            return sides / matrices[:, 0]
-    sizes = np.trace(matrices, axis1=1, axis2=2) / count
-    ridges = np.where(sizes > 0, _RIDGE * sizes, 1.0)[:, None, None] * np.eye(count)
-    return np.linalg.solve(matrices + ridges, sides[..., None])[..., 0].astype(np.float64, copy=False)
+def _moments(size: int, inputs: Any, gram: ArrayLike | None, reference: Any) -> tuple[InputMoments, bool]:
+    """The moments of the inputs, and whether anything is known of them."""
+    if inputs is not None and gram is not None:
+        raise InvalidInputError("inputs and gram were both given; one of them is enough")
+    if reference is not None and inputs is None:
+        raise InvalidInputError("reference goes with inputs, row by row")
+    if inputs is None and gram is None:
+        return InputMoments.of_gram(np.eye(size)), False
+    moments = InputMoments.of_gram(gram) if gram is not None else InputMoments.of(inputs, reference)
+    if moments.size != size:
+        raise InvalidInputError(
+            f"weights have {size} inputs and {'gram' if inputs is None else 'inputs'} {moments.size}; weights are "
+            "(n_inputs, n_outputs): pass weights.T if yours are the other way round"
+        )
+    return moments, True
+
+
+def _check_sizes(matrix: Array, moments: InputMoments) -> None:
+    largest, power = np.abs(matrix).max(), max(float(moments.gram.diagonal().max()), 1.0)
+    with np.errstate(over="ignore"):
+        bound = len(matrix) ** 2 * matrix.size * largest**2 * power  # of the sum of all outputs' squares
+    if not np.isfinite(bound):
+        raise InvalidInputError(
+            f"weights are up to {largest:.3g}, which is too large to be squared; divide the layer's weights by a number"
+        )
+
+
+def _checked_bias(bias: ArrayLike, n_outputs: int, *, has_means: bool) -> Array:
+    biases = as_real(bias, "bias", ndim=1)
+    if len(biases) != n_outputs:
+        raise InvalidInputError(f"bias has {len(biases)} entries and the weights {n_outputs} outputs")
+    if not has_means:
+        raise InvalidInputError("a bias is corrected by the inputs' means, which gram does not tell: pass inputs")
+    return biases
+
+
+def _given_scales(scales: ArrayLike, shape: tuple[int, int], group_size: int | None) -> Array:
+    """Scales as (P, G)."""
+    wanted = (shape[1], shape[0]) if group_size else (shape[0],)
+    given = as_real(scales, "scales", ndim=len(wanted))
+    if given.shape != wanted:
+        raise InvalidInputError(f"scales have shape {given.shape}; expected {wanted}")
+    if not (given > 0).all():
+        raise InvalidInputError(f"scales hold {given.min():g}; they must be above 0")
+    return np.ascontiguousarray(np.atleast_2d(given).T)

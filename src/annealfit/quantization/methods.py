@@ -1,16 +1,41 @@
-"""The methods by word, each with those whose answers it starts from."""
+"""Methods that round a layer: to the nearest level, GPTQ, descent by single weights, and annealing.
+
+A method has a name and `improve(problem, start, seed)`, which returns an answer for every output. `Sampled`, which asks
+any sampler, is in `sampled`; the words for methods are in `quantize`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Protocol
 
-from annealfit._support.errors import InvalidInputError, choose_or_own
-from annealfit.quantization.annealed import Annealed
-from annealfit.quantization.classical import GPTQ, Descent, Nearest
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from annealfit._support.arrays import Array
+from annealfit._support.errors import InvalidInputError, check_number, choose
+from annealfit._support.randomness import child_seeds, descend
+from annealfit._support.threads import threads_for_large_product
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
-from annealfit.quantization.sampled import Sampled
-from annealfit.samplers import LatticeSolver, Sampler
+from annealfit.samplers.native.levels import LevelChains, soft_partners
+
+ORDERS = ("activations", "given")
+
+_MULTIPLES = np.geomspace(0.6, 2.2, 12)  # of the scale that suits the weights alone; see docs/quantization.md
+_BLOCK = 64  # inputs whose changes reach the others in one product
+_MOST_ROUNDS = 20  # of levels and scales in turn; most layers need a handful
+
+# The effort of an anneal if sweeps and reads are not given. A sweep of one weight reads its lines, which costs as much
+# as some two hundred multiplications, and moves along some, which costs as many as there are inputs. More reads are
+# for small layers, where a single anneal may miss the best answer.
+_WORK, _WORK_OF_READS, _LOOK = 1e10, 2e9, 200
+_LEAST_SWEEPS, _MOST_SWEEPS, _MOST_READS = 100, 400, 64
+_ROUNDS = 10  # between which scales are fitted, and the damping falls
+# Reads differ in where they start: with scales up to so many times larger or smaller, and up to so many times as
+# warm, which is enough to forget the start. The first read does neither.
+_SPREAD, _WARMEST = 2.0, 30.0
 
 
 class Method(Protocol):
@@ -28,32 +53,239 @@ class Method(Protocol):
         """An answer. It need not be better than the start: the best one of each output is kept."""
 
 
-# What all methods but the first two start from: for each output the best of these.
-_CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
+@dataclass(frozen=True)
+class Nearest:
+    """Every weight to its nearest level, with the scale of least squared error of the weights."""
 
-ROUNDING_METHODS: dict[str, Sequence[Method]] = {
-    "nearest": (Nearest(),),
-    "gptq": (GPTQ(),),
-    "gptq_search": (GPTQ(search=True),),
-    "descent": _CLASSICAL,
-    "annealed": (*_CLASSICAL, Annealed()),
-    "lattice": (*_CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
-}
+    name = "nearest"
+    starts_from_nothing = True
+
+    def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
+        """The nearest levels, whatever the start."""
+        return problem.nearest(problem.first_scales)
 
 
-def methods_of(method: Any) -> Sequence[Method]:
-    """The methods to run for a word, a sampler, or a method of one's own: the last is the one that was asked for.
+@dataclass(frozen=True)
+class GPTQ:
+    """Weights are rounded one after another, and those that are left make up for the error (Frantar et al. 2022).
 
-    >>> [one.name for one in methods_of("annealed")]
-    ['nearest', 'gptq', 'gptq_search', 'descent', 'annealed']
+    That is Babai's nearest-plane algorithm for the lattice of the layer, but for the ends of the grid. Scales are
+    chosen beforehand, as there: those of least squared error of the weights.
+
+    Parameters
+    ----------
+    damping : float
+        Share of the Gram matrix's mean diagonal that is added to its diagonal, for numerical stability.
+    order : {"activations", "given"}
+        Inputs of largest power first, or as they come.
+    search : bool
+        Try twelve multiples of each output's scale, take the one of least output error, and fit it to the levels:
+        the method `"gptq_search"`.
+
     """
-    if isinstance(method, Sampler):
-        return (*_CLASSICAL, Sampled(method))
-    if isinstance(method, str):
-        return choose_or_own("method", method, ROUNDING_METHODS)
-    if callable(getattr(method, "sample", None)):
-        raise InvalidInputError(f"{method!r} is not an annealfit sampler; wrap dimod's: DimodSampler(it)")
-    own: Method = choose_or_own(
-        "method", method, {word: chain[-1] for word, chain in ROUNDING_METHODS.items()}, ("improve",)
+
+    damping: float = 0.01
+    order: str = "activations"
+    search: bool = False
+
+    starts_from_nothing = True
+
+    def __post_init__(self) -> None:
+        check_number("damping", self.damping, above=0, maximum=1, remedy="GPTQ's usual is 0.01")
+        choose("order", self.order, ORDERS)
+
+    @property
+    def name(self) -> str:
+        """The word for it."""
+        return "gptq_search" if self.search else "gptq"
+
+    def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
+        """GPTQ's levels, whatever the start."""
+        if not self.search or problem.are_scales_fixed:
+            return self.round_with(problem, problem.first_scales)
+        count, outputs = len(_MULTIPLES), np.arange(problem.n_outputs)
+        scales = (_MULTIPLES[:, None, None] * problem.first_scales).reshape(-1, problem.first_scales.shape[1])
+        many = problem.take(np.tile(outputs, count))
+        tried = self.round_with(many, scales)
+        best = many.errors(tried).reshape(count, -1).argmin(axis=0) * problem.n_outputs + outputs
+        return problem.fitted(Rounding(tried.numbers[best], tried.scales[best]))
+
+    def round_with(self, problem: LayerProblem, scales: Array) -> Rounding:
+        """All outputs at once, with these scales (P, G)."""
+        powers = problem.metric.diagonal
+        order = np.arange(len(powers)) if self.order == "given" else np.argsort(-powers, kind="stable")
+        damped = problem.metric.matrix + self.damping * float(powers.mean()) * np.eye(len(powers))
+        targets = _targets(problem, damped)[:, order].T.copy()
+        spreads, factor = problem.spread(scales)[:, order].T, self._factor(damped[np.ix_(order, order)])
+        numbers = np.empty(targets.shape, dtype=np.int64)
+        for first in range(0, len(order), _BLOCK):
+            last = min(first + _BLOCK, len(order))
+            rest = np.empty((last - first, problem.n_outputs))
+            for i in range(first, last):
+                numbers[i] = problem.grid.nearest(targets[i], spreads[i])
+                rest[i - first] = (targets[i] - spreads[i] * problem.grid.at(numbers[i])) / factor[i, i]
+                targets[i + 1 : last] -= factor[i, i + 1 : last, None] * rest[i - first]
+            targets[last:] -= factor[first:last, last:].T @ rest
+        found = np.empty((problem.n_outputs, len(order)), dtype=np.int64)
+        found[:, order] = numbers.T
+        return Rounding(found, scales)
+
+    def _factor(self, matrix: Array) -> Array:
+        """The upper Cholesky factor of the inverse of the damped Gram matrix."""
+        with threads_for_large_product(float(len(matrix)) ** 3 / 2):  # of the triangular solve, the larger part
+            # H⁻¹ = UᵀU with U upper: from H read backwards, H = LᵀL with L lower, and U = L⁻ᵀ needs no inverse of H.
+            try:
+                backwards = scipy.linalg.cholesky(matrix[::-1, ::-1], lower=False, check_finite=False)
+            except np.linalg.LinAlgError as error:
+                raise InvalidInputError(
+                    f"the Gram matrix has a negative eigenvalue beyond the damping of {self.damping}; "
+                    "check the inputs, or raise the damping"
+                ) from error
+            lower, identity = np.ascontiguousarray(backwards[::-1, ::-1]), np.eye(len(matrix))
+            return scipy.linalg.solve_triangular(lower, identity, lower=True, trans="T", check_finite=False)
+
+
+def _targets(problem: LayerProblem, damped: Array) -> Array:
+    """The weights; where the inputs are not those of the outputs to be reproduced, those that suit them."""
+    drift = problem.correlations - problem.weights @ problem.metric.matrix
+    if np.abs(drift).max() <= 1e-9 * np.abs(problem.correlations).max():
+        return problem.weights
+    return problem.weights + scipy.linalg.solve(damped, drift.T, assume_a="pos").T
+
+
+@dataclass(frozen=True)
+class Descent:
+    """From an answer: single weights to their best level, and scales to their best value, until nothing changes."""
+
+    num_threads: int | None = None
+
+    name = "descent"
+
+    def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
+        """Never worse than the start; without one, from the nearest levels."""
+        return descend_from(problem, start or problem.nearest(problem.first_scales), self.num_threads)
+
+
+def descend_from(problem: LayerProblem, start: Rounding, num_threads: int | None = None) -> Rounding:
+    """Levels and scales in turn, until neither can be improved by itself."""
+    found = start
+    for _ in range(_MOST_ROUNDS):
+        chains = chains_from(problem, found, num_threads=num_threads)
+        chains.polish(with_chains=False)
+        changed = not np.array_equal(chains.levels, found.numbers)
+        found = problem.fitted(Rounding(chains.levels, found.scales))
+        if not changed or problem.are_scales_fixed:
+            break
+    return found
+
+
+def chains_from(
+    problem: LayerProblem,
+    start: Rounding,
+    seeds: NDArray[np.uint64] | None = None,
+    partners: NDArray[np.intp] | None = None,
+    num_threads: int | None = None,
+) -> LevelChains:
+    """A chain for each output, at the start. Outputs whose scale is 0 have but one value, and stay."""
+    grid = problem.grid
+    return LevelChains(
+        problem.metric,
+        -problem.correlations,
+        grid.step * np.maximum(problem.spread(start.scales), np.finfo(float).tiny ** 0.25),
+        grid.origin,
+        grid.count - 1,
+        start.numbers,
+        np.zeros(problem.n_outputs, dtype=np.uint64) if seeds is None else seeds,
+        partners,
+        num_threads,
     )
-    return (own,) if getattr(own, "starts_from_nothing", False) else (*_CLASSICAL, own)
+
+
+@dataclass(frozen=True)
+class Annealed:
+    """Level moves from the best answer so far, along single weights and along soft pairs of them.
+
+    Three things make it work where single flips from random levels do not. It starts from GPTQ's answer, and warm
+    rather than hot: the temperature is in units of that answer's error per weight. Weights of correlated inputs move
+    in pairs, one up and one down. And the Gram matrix is damped at first, which smooths what a few calibration inputs
+    left rough; the damping falls with the temperature, to 0.
+
+    Parameters
+    ----------
+    num_sweeps, num_reads : int or None
+        None is what suits the size of the layer: 100 sweeps and one read of a large one, up to 400 sweeps and 64
+        reads of a small one. The best read of each output counts.
+    temperatures : (hot, cold)
+        Of the first and the last sweep, in units of the start's error per weight. Further reads start warmer.
+    damping : (first, last)
+        Added to the Gram matrix's diagonal, in units of its mean, during the anneal; (0, 0) for none.
+    partners : int
+        How many pairs each weight is moved in, with those whose inputs are most correlated with its own; 0 for none.
+    num_threads : int or None
+
+    """
+
+    num_sweeps: int | None = None
+    num_reads: int | None = None
+    temperatures: tuple[float, float] = (2.0, 0.2)
+    damping: tuple[float, float] = (0.2, 0.02)
+    partners: int = 8
+    num_threads: int | None = None
+
+    name = "annealed"
+
+    def __post_init__(self) -> None:
+        for name in ("num_sweeps", "num_reads", "num_threads"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), Integral, minimum=1)
+        check_number("partners", self.partners, Integral, minimum=0)
+        for name, least in (("temperatures", np.finfo(float).tiny), ("damping", 0.0)):
+            pair = getattr(self, name)
+            if np.shape(pair) != (2,):
+                raise InvalidInputError(f"{name} is {pair!r}; it must be a pair of numbers, first and last")
+            for value in pair:
+                check_number(name, value, minimum=least)
+
+    def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
+        """The best read of each output, polished and its scales fitted; it may be worse than the start."""
+        start = start or descend_from(problem, problem.nearest(problem.first_scales), self.num_threads)
+        sweeps, reads = self._effort(problem)
+        lanes = np.repeat(np.arange(problem.n_outputs), reads)
+        many, state = problem.take(lanes), Rounding(start.numbers[lanes], start.scales[lanes])
+        if reads > 1 and not problem.are_scales_fixed:  # all reads but the first start with scales of their own
+            multiples = np.tile(np.append(1.0, _SPREAD ** np.linspace(-1.0, 1.0, reads - 1)), problem.n_outputs)
+            state = state.take(multiples != 1.0, many.nearest(multiples[:, None] * state.scales))
+        seeds = child_seeds(seed, np.arange(problem.n_outputs)[:, None], np.arange(reads)).ravel()
+        hot = self.temperatures[0] * np.tile(np.geomspace(1.0, _WARMEST, reads), problem.n_outputs)
+        cold = np.full(len(hot), self.temperatures[1])
+        state = self._anneal(many, state, seeds, np.geomspace(hot, cold, sweeps))
+        best = many.errors(state).reshape(-1, reads).argmin(axis=1) + reads * np.arange(problem.n_outputs)
+        return Rounding(state.numbers[best], state.scales[best])
+
+    def _effort(self, problem: LayerProblem) -> tuple[int, int]:
+        """Sweeps and reads."""
+        sweep = problem.n_outputs * float(problem.n_inputs) * (problem.n_inputs + _LOOK)
+        sweeps = self.num_sweeps or int(np.clip(_WORK / sweep, _LEAST_SWEEPS, _MOST_SWEEPS))
+        return sweeps, self.num_reads or int(np.clip(_WORK_OF_READS / (sweep * sweeps), 1, _MOST_READS))
+
+    def _anneal(
+        self, problem: LayerProblem, state: Rounding, seeds: NDArray[np.uint64], temperatures: Array
+    ) -> Rounding:
+        """Anneal all chains in rounds, at temperatures (sweeps, P) in units of the start's error per weight."""
+        first, last = self.damping
+        rounds = np.array_split(temperatures, min(_ROUNDS, len(temperatures)))
+        shares = (np.geomspace if min(first, last) > 0 else np.linspace)(first, last, len(rounds))
+        units = problem.damped(first).errors(state) / problem.n_inputs
+        units = np.maximum(units, 1e-12 * problem.powers)  # an error of 0 has no temperature
+        units = np.where(units > 0, units, 1.0)  # nor has an output that is always 0, at which nothing changes
+        partners = soft_partners(problem.damped(last).metric, self.partners)
+        for turn, (part, share) in enumerate(zip(rounds, shares, strict=True)):
+            damped = problem.damped(share)
+            chains = chains_from(damped, state, descend(seeds, [turn]), partners, self.num_threads)
+            chains.anneal(1 / (part * units))
+            state = damped.fitted(Rounding(chains.levels, state.scales))
+        for _ in range(3):  # scales and levels, to the nearest minimum
+            chains = chains_from(problem, state, None, partners, self.num_threads)
+            chains.polish()
+            state = problem.fitted(Rounding(chains.levels, state.scales))
+        return descend_from(problem, state, self.num_threads)

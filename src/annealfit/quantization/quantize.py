@@ -3,22 +3,93 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from annealfit._support.errors import InvalidInputError, check_number
+from annealfit._support.arrays import Array
+from annealfit._support.errors import InvalidInputError, check_number, choose_or_own
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit._support.threads import blas_threads
 from annealfit.problems.problem import Problems
 from annealfit.quantization.grids import Grid
-from annealfit.quantization.layer_problem import LayerProblem, Rounding
-from annealfit.quantization.layers import Layer
-from annealfit.quantization.methods import Method, methods_of
-from annealfit.quantization.results import QuantizedLayer
-from annealfit.quantization.sampled import to_problems
+from annealfit.quantization.layer_problem import Layer, Rounding
+from annealfit.quantization.methods import GPTQ, Annealed, Descent, Method, Nearest
+from annealfit.quantization.sampled import Sampled, to_problems
+from annealfit.samplers import LatticeSolver, Sampler
+
+# The methods whose best answer, output by output, the others start from.
+_CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
+
+ROUNDING_METHODS: dict[str, Sequence[Method]] = {
+    "nearest": (Nearest(),),
+    "gptq": (GPTQ(),),
+    "gptq_search": (GPTQ(search=True),),
+    "descent": _CLASSICAL,
+    "annealed": (*_CLASSICAL, Annealed()),
+    "lattice": (*_CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
+}
+
+
+def methods_of(method: Any) -> Sequence[Method]:
+    """The methods to run for a word, a sampler, or a method of one's own: the last is the one that was asked for.
+
+    >>> [one.name for one in methods_of("annealed")]
+    ['nearest', 'gptq', 'gptq_search', 'descent', 'annealed']
+    """
+    if isinstance(method, Sampler):
+        return (*_CLASSICAL, Sampled(method))
+    if isinstance(method, str):
+        return choose_or_own("method", method, ROUNDING_METHODS)
+    if callable(getattr(method, "sample", None)):
+        raise InvalidInputError(f"{method!r} is not an annealfit sampler; wrap dimod's: DimodSampler(it)")
+    words = {word: chain[-1] for word, chain in ROUNDING_METHODS.items()}
+    own: Method = choose_or_own("method", method, words, ("improve",))
+    return (own,) if getattr(own, "starts_from_nothing", False) else (*_CLASSICAL, own)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedLayer:
+    """A layer on a grid. Shapes are those of the weights that were given, (n_inputs, n_outputs).
+
+    Errors are relative: the mean squared error of the outputs over their mean square (their variance, where a bias
+    absorbs the mean), on the inputs that were given.
+    """
+
+    weights: NDArray[Any]  # dequantised: scales times levels
+    levels: NDArray[np.int16]  # whole numbers of the grid
+    scales: Array  # (n_outputs,), or (n_groups, n_outputs)
+    bias: Array | None  # corrected so that outputs keep their mean; None if none was given
+    error: float
+    power: float  # what errors are shares of: the mean square of the outputs, summed over them
+    errors: Mapping[str, float]  # what each method that was tried gave by itself, in turn
+    seconds: Mapping[str, float]  # what each took
+    output_errors: Array  # of each output, (n_outputs,)
+    grid: Grid
+    group_size: int | None
+    method: str
+    lower_bound: float | None = None  # of the error with these scales, where a method knows one
+    proven: NDArray[np.bool_] | None = None  # for which outputs no levels with these scales are better, as damped
+
+    @property
+    def packed_levels(self) -> NDArray[np.uint8]:
+        """The levels in as few bits as the grid takes, input by input."""
+        return self.grid.pack(self.levels)
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of the packed levels and of scales in single precision."""
+        return -(-self.levels.size * self.grid.storage_bits // 8) + 4 * self.scales.size
+
+    def __repr__(self) -> str:
+        inputs, outputs = self.levels.shape
+        return (
+            f"QuantizedLayer({inputs}×{outputs}, {self.grid.count} levels, {self.method}, error {self.error:.4g}, "
+            f"{self.packed_bytes} bytes)"
+        )
 
 
 def quantize_layer(
@@ -65,8 +136,7 @@ def quantize_layer(
     scales : (n_outputs,) or (n_groups, n_outputs), or None
         Fixed scales. None leaves them to the method.
     bias : (n_outputs,) or None
-        The layer's bias. What rounding does to the mean of an output is then made up for by the bias, and only what
-        varies counts as error.
+        The layer's bias. It is corrected so that every output keeps its mean; only the rest counts as error.
     reference : (n_samples, n_inputs) or None
         The inputs that the outputs are to be reproduced from, where `inputs` come from layers that are quantised
         already.
@@ -114,7 +184,7 @@ def layer_problems(
     scales: ArrayLike | None = None,
     bias: ArrayLike | None = None,
 ) -> Problems:
-    """The quadratic problems of a layer, one per output: for export, for other solvers, for a look at hardware.
+    """The quadratic problems of a layer, one per output: for export, other solvers and hardware.
 
     With scales None each output has that of "gptq_search". Inputs that are always 0 are left out, as nothing depends
     on them, and outputs whose weights are all 0 are refused. Other arguments as in `quantize_layer`.
@@ -124,7 +194,7 @@ def layer_problems(
     (1, 2)
     """
     layer = Layer.of(weights, inputs, gram, _grid(bits, levels), None, scales, bias, None)
-    start = methods_of("gptq_search")[-1].improve(layer.problem, None, 0)
+    start = GPTQ(search=True).improve(layer.problem, None, 0)
     return to_problems(layer.problem, start.scales)
 
 
@@ -135,56 +205,43 @@ def _grid(bits: Any, levels: str | Grid) -> Grid:
 def _run(layer: Layer, chain: Sequence[Method], damping: float, seed: int) -> QuantizedLayer:
     """Run the methods in turn, each from the best answers so far, and keep the best answer of each output."""
     plain = layer.problem
-    problem = plain.damped(damping)
+    problem, total = plain.damped(damping), float(plain.powers.sum())
     best: Rounding | None = None
-    roundings: dict[str, Rounding] = {}
+    errors: dict[str, float] = {}
     seconds: dict[str, float] = {}
+
+    def share(error: float) -> float:
+        return error / total if total > 0 else 0.0
+
     with blas_threads(float(plain.n_outputs) * plain.n_inputs**2):
         for number, method in enumerate(chain):
             began = time.perf_counter()
             found = method.improve(problem, best, child_seed(seed, number))
             seconds[method.name] = time.perf_counter() - began
-            roundings[method.name] = found
+            errors[method.name] = share(float(plain.errors(found).sum()))
             best = found if best is None else problem.better(best, found)
     assert best is not None  # there is at least one method
-    return _result(layer, problem, best, roundings, seconds, chain[-1].name)
-
-
-def _result(
-    layer: Layer,
-    minimised: LayerProblem,
-    best: Rounding,
-    roundings: dict[str, Rounding],
-    seconds: dict[str, float],
-    method: str,
-) -> QuantizedLayer:
-    plain = layer.problem
-    total = float(plain.powers.sum())
-    errors = plain.errors(best)
-
-    def share(error: float) -> float:
-        return error / total if total > 0 else 0.0
-
+    own_errors = plain.errors(best)
     levels, scales = layer.expand(best)
     values = layer.spread(scales) * levels
     bound = proven = None
     if best.bounds is not None:
-        proven = best.bounds >= minimised.errors(best) - 1e-9 * minimised.powers
-        if minimised is plain:  # what bounds a damped error says nothing about the error itself
+        proven = best.bounds >= problem.errors(best) - 1e-9 * problem.powers
+        if problem is plain:  # a bound of the damped error says nothing about the error itself
             bound = share(float(np.maximum(best.bounds, 0.0).sum()))
     return QuantizedLayer(
         weights=np.ascontiguousarray(values.T).astype(layer.dtype),
         levels=np.ascontiguousarray(levels.T).astype(np.int16),
         scales=scales.T.copy() if layer.group_size else scales[:, 0].copy(),
         bias=layer.corrected_bias(values),
-        error=share(float(errors.sum())),
+        error=share(float(own_errors.sum())),
         power=total,
-        errors={name: share(float(plain.errors(one).sum())) for name, one in roundings.items()},
+        errors=errors,
         seconds=seconds,
-        output_errors=np.divide(errors, plain.powers, out=np.zeros_like(errors), where=plain.powers > 0),
+        output_errors=np.divide(own_errors, plain.powers, out=np.zeros_like(own_errors), where=plain.powers > 0),
         grid=plain.grid,
         group_size=layer.group_size,
-        method=method,
+        method=chain[-1].name,
         lower_bound=bound,
         proven=proven,
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from numbers import Integral
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,13 @@ from annealfit._support.threads import blas_threads
 from annealfit.data.rows import Chunk
 from annealfit.problems.curvature import Curvature
 from annealfit.quantization.grids import Grid
-from annealfit.samplers.native.level_walk import LevelWalk, soft_partners
+from annealfit.samplers.native.levels import LevelChains, soft_partners
 from annealfit.training.objectives import LinearHead
 from annealfit.training.objectives.linear_head import HeadPoint
 
 SCOPES = ("joint", "per_class")
 
-MOST_JOINT_PARAMETERS = 2048  # beyond, the curvature of all classes together takes too long to walk on
+MOST_JOINT_PARAMETERS = 2048  # beyond, the curvature of all classes together takes too long to anneal
 # β times what a step of one level costs, of the reads at the first sweep, from warm to cold, and at the last one.
 _FIRST_BETAS, _LAST_BETA = (0.3, 20.0), 100.0
 _PARTNERS = 8
@@ -124,7 +123,7 @@ class Refinement:
             spacings = np.repeat(now.grid.step * now.scales[group], size)
             own = now.numbers[:, group].T.ravel()
             weights = (now.scales[group] * now.levels[:, group]).T.ravel()
-            walk = LevelWalk(
+            chains = LevelChains(
                 metric,
                 np.tile(slopes - metric.times(weights), (self.num_reads, 1)),
                 np.tile(spacings, (self.num_reads, 1)),
@@ -136,9 +135,9 @@ class Refinement:
             )
             unit = float(np.median(metric.diagonal * spacings**2))
             first = np.geomspace(*_FIRST_BETAS, self.num_reads)
-            walk.anneal(np.geomspace(first, np.full(self.num_reads, _LAST_BETA), self.num_sweeps) / unit)
-            walk.settle()
-            numbers[:, group] = walk.levels[walk.energies().argmin()].reshape(len(group), size).T
+            chains.anneal(np.geomspace(first, np.full(self.num_reads, _LAST_BETA), self.num_sweeps) / unit)
+            chains.polish()
+            numbers[:, group] = chains.levels[chains.energies().argmin()].reshape(len(group), size).T
         return LowBitHead(numbers, now.scales, now.biases, now.grid)
 
 
@@ -148,7 +147,7 @@ def _joint_curvature(point: HeadPoint) -> Array:
     pairs = list(combinations_with_replacement(range(outputs), 2))
 
     def terms(chunk: Chunk) -> tuple[Array, ...]:
-        of_rows = point.probabilities(chunk)
+        of_rows = point.outputs(chunk)[1]
         return tuple(
             chunk.gram(chunk.weighted(of_rows[c] * ((1.0 if c == other else 0.0) - of_rows[other])))
             for c, other in pairs
@@ -187,19 +186,19 @@ def _fit_scales(head: LinearHead, given: LowBitHead) -> tuple[LowBitHead, HeadPo
     """The same levels with the scales and biases of least loss: Newton's method, steps halved until the loss falls."""
     outputs = head.n_outputs
     levels = np.column_stack([given.levels.T, np.zeros(outputs)]).astype(float)
-    ones = np.zeros((head.n_parameters, outputs))
-    ones[-1] = 1.0
+    ones = np.zeros_like(levels)
+    ones[:, -1] = 1.0
+    directions = np.stack([levels, ones])  # of the scales, and of the biases
     point, scales = head.at(given.weights), given.scales
     for _ in range(_NEWTON_STEPS):
-        span = point.span(levels, head.at(point.weights - ones))  # directions: of the scales, and of the biases
-        slopes = np.einsum("acj,cj->ac", span.directions, point.gradients).ravel()
-        bends = span.curvature_along()
-        ridge = 1e-9 * float(np.trace(bends)) / len(bends) or 1.0
-        step = -np.linalg.solve(bends + ridge * np.eye(len(bends)), slopes).reshape(2, outputs)
+        slopes = np.einsum("acj,cj->ac", directions, point.gradients).ravel()
+        curvature = point.curvature_along(directions)
+        ridge = 1e-9 * float(np.trace(curvature)) / len(curvature) or 1.0
+        step = -np.linalg.solve(curvature + ridge * np.eye(len(curvature)), slopes).reshape(2, outputs)
         for halving in range(_HALVINGS):
             multiple = 0.5**halving * step
             if (scales + multiple[0] > 0).all():
-                reached = cast(HeadPoint, span.at(multiple))
+                reached = point.moved(np.einsum("ac,acj->cj", multiple, directions))
                 if reached.loss < point.loss:
                     break
         else:

@@ -1,4 +1,4 @@
-"""A layer's levels by any sampler: every output is one `QuadraticProblem`, and they share the Gram matrix."""
+"""A layer's levels by any sampler: every output is one `QuadraticProblem`, and all share the Gram matrix."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from annealfit._support.errors import InvalidInputError, SamplerError, check_num
 from annealfit._support.randomness import child_seeds
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import Problems
-from annealfit.quantization.classical import Nearest, descend_from
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import LayerProblem, Rounding
+from annealfit.quantization.methods import descend_from
 from annealfit.samplers.protocol import Sampler, Samples, solve_checked
 
 
@@ -50,7 +50,7 @@ class Sampled:
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """What the sampler answers, scales fitted; outputs that it could not solve stay as they are at the start."""
-        found = start or descend_from(problem, Nearest().improve(problem, None, seed))
+        found = start or descend_from(problem, problem.nearest(problem.first_scales))
         self.sampler.prepare()  # so that no time limit is spent on compiling
         bounds = np.full(problem.n_outputs, -np.inf)
         open_outputs = np.flatnonzero((found.scales > 0).all(axis=1))  # a scale of 0 leaves nothing to choose

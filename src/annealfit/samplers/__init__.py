@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from annealfit.samplers.dwave.qpu import QPUSampler
     from annealfit.samplers.native.annealer import SimulatedAnnealer
     from annealfit.samplers.native.dense import DenseAnnealingSampler
-    from annealfit.samplers.native.exact import ExactSolver
-    from annealfit.samplers.native.lattice import LatticeProgress, LatticeSolver
-    from annealfit.samplers.native.level_annealer import LevelAnnealer
-    from annealfit.samplers.native.rounded import RoundedSampler
+    from annealfit.samplers.native.exact import ExactSolver, RoundedSampler
+    from annealfit.samplers.native.lattice import LatticeSolver
+    from annealfit.samplers.native.levels import LevelAnnealer
     from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "DenseAnnealingSampler",
     "DimodSampler",
     "ExactSolver",
-    "LatticeProgress",
     "LatticeSolver",
     "LevelAnnealer",
     "MockQPU",
@@ -46,12 +44,11 @@ _get, __dir__ = lazy_exports(
         "DenseAnnealingSampler": "native.dense",
         "DimodSampler": "dimod_adapter",
         "ExactSolver": "native.exact",
-        "LatticeProgress": "native.lattice",
         "LatticeSolver": "native.lattice",
-        "LevelAnnealer": "native.level_annealer",
+        "LevelAnnealer": "native.levels",
         "MockQPU": "dwave.mock_qpu",
         "QPUSampler": "dwave.qpu",
-        "RoundedSampler": "native.rounded",
+        "RoundedSampler": "native.exact",
         "Sampler": "protocol",
         "Samples": "protocol",
         "SimulatedAnnealer": "native.annealer",

@@ -22,13 +22,13 @@ from annealfit.samplers.protocol import Preflight, Sampler, Samples, SolveInfo, 
 class BlockSampler(Sampler):
     """Block-coordinate descent with another sampler: `max_variables` at a time, the rest held fixed.
 
-    With the update `u` so far (0 where no block has been), the block b sees the problem
-    `(G_bb, (Gu + g)_b, δ, K)`; its energy is the change of the whole problem's, so the energies of a first sweep's
-    blocks add up. All problems' blocks of one turn go to the child together. `sweeps` visits every block again,
-    each time seeing what the others chose, and keeps the better of the old and the new.
+    With the update `u` so far (0 in blocks not solved yet), block b is the problem `(G_bb, (Gu + g)_b, δ, K)`; its
+    energy is the change of the whole problem's energy, so the energies of the blocks of a first sweep add up. The
+    blocks of all problems at one turn go to the child together. Each of the `sweeps` visits every block, with the
+    others as they were last chosen, and keeps the better of the old and the new bits.
 
     A block that the child fails to answer takes the continuous minimum in its field, rounded to levels, since no bits
-    say "no update"; on a later sweep it keeps what it had. The history counts such blocks (`failed_blocks`).
+    mean "no update"; in a later sweep it keeps its bits. The history counts such blocks (`failed_blocks`).
 
     >>> from annealfit.problems.encoding import Encoding
     >>> from annealfit.samplers import ExactSolver
@@ -49,26 +49,25 @@ class BlockSampler(Sampler):
         check_number("sweeps", self.sweeps, Integral, minimum=1)
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        """One read per problem. A problem none of whose blocks was answered is not solved."""
+        """Return one read per problem. A problem none of whose blocks was answered has failed."""
         groups = [
-            _Group(group, [seeds[position] for position in positions], self._turns(group), positions)
-            for positions, group in group_by_curvature(problems)
+            _Group(group, positions.tolist(), self._turns(group)) for positions, group in group_by_curvature(problems)
         ]
-        lost = None  # what the child said when it gave up: it is not asked again
+        lost = None  # the error with which the child gave up: it is not called again
         for turn in range(max((len(group.turns) for group in groups), default=0)):
             going = [group for group in groups if turn < len(group.turns)]
             parts = [group.part(turn) for group in going]
             together = parts[0] if len(parts) == 1 else [part for several in parts for part in several]
-            of_turn = [child_seed(seed, turn) for group in going for seed in group.seeds]
+            turn_seeds = [child_seed(seeds[position], turn) for group in going for position in group.positions]
             if lost is None:
                 try:
-                    solved = solve_checked(self.child, together, of_turn)
+                    solved = solve_checked(self.child, together, turn_seeds)
                 except SamplerError as error:
                     if turn == 0:
                         raise
                     lost = str(error)
             if lost is not None:
-                solved = [Samples.failed(part, lost) for part in together]  # what was paid for stays on record
+                solved = [Samples.failed(part, lost) for part in together]  # the blocks paid for are used
             answers = iter(solved)
             for group, several in zip(going, parts, strict=True):
                 group.take(turn, several, [next(answers) for _ in several])
@@ -76,15 +75,12 @@ class BlockSampler(Sampler):
         return [found[position] for position in range(len(problems))]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
-        """What the child says of all its blocks, and how many failed; energies are those of the whole answers."""
+        """The child's summary of all blocks, and the number of failed ones; energies are those of whole answers."""
         blocks = [block for answer in answers for block in answer.info.get("blocks", ())]
-        summary = {**self.child.summarise(blocks), "failed_blocks": sum(block.failure is not None for block in blocks)}
-        if "raw_energy" in summary:  # what polishing gained is taken back; of blocks solved again, for each time
-            gained = sum(
-                block.info.get("raw_energy", block.best_energy) - block.best_energy
-                for block in blocks
-                if block.failure is None
-            )
+        solved = [block for block in blocks if block.failure is None]
+        summary = {**self.child.summarise(blocks), "failed_blocks": len(blocks) - len(solved)}
+        if "raw_energy" in summary:  # without the gain of polishing, in every sweep
+            gained = sum(block.info.get("raw_energy", block.best_energy) - block.best_energy for block in solved)
             summary["raw_energy"] = float(gained + sum(a.best_energy for a in answers if a.failure is None))
         return summary
 
@@ -94,7 +90,7 @@ class BlockSampler(Sampler):
         return self.child.has_preflight
 
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
-        """The child's costs of all blocks; every block is taken as if the others had not been."""
+        """The child's costs of all blocks, each in the field of no update of the others."""
         turns = [
             self.child.preflight(_part(group, block, group.gradients[:, block]))
             for _, group in group_by_curvature(problems)
@@ -104,7 +100,7 @@ class BlockSampler(Sampler):
         return Preflight.of_all(known) if known else None
 
     def restore_usage(self, history: Sequence[Mapping[str, Any]]) -> None:
-        """Tell the child."""
+        """Restore the child's usage."""
         self.child.restore_usage(history)
 
     def prepare(self) -> None:
@@ -116,7 +112,7 @@ class BlockSampler(Sampler):
         self.child.close()
 
     def _turns(self, problems: Problems) -> list[slice]:
-        """The blocks in turn: consecutive parameters, as many as fit, all blocks of about one size."""
+        """Return the blocks in turn: consecutive parameters, as many as fit, all blocks of about one size."""
         at_most = self.max_variables // problems.bits
         if at_most == 0:
             raise InvalidInputError(
@@ -129,17 +125,16 @@ class BlockSampler(Sampler):
 
 
 class _Group:
-    """Problems with a common metric, whose blocks have common metrics too, and what was chosen for them so far."""
+    """Problems with a common curvature, whose blocks share theirs too, and the bits chosen so far."""
 
-    def __init__(self, problems: Problems, seeds: list[int], turns: list[slice], positions: NDArray[np.intp]) -> None:
-        self.problems, self.seeds, self.turns = problems, seeds, turns
-        self.positions: list[int] = positions.tolist()  # among all problems
+    def __init__(self, problems: Problems, positions: list[int], turns: list[slice]) -> None:
+        self.problems, self.positions, self.turns = problems, positions, turns
         self.updates = np.zeros_like(problems.gradients)
         self.bits = np.zeros((*self.updates.shape, problems.bits), dtype=np.uint8)
-        self.asked: list[list[Samples]] = [[] for _ in problems]
+        self.blocks: list[list[Samples]] = [[] for _ in problems]
 
     def part(self, turn: int) -> Problems:
-        """The problems of the turn's block: what it chose before is chosen anew, in the field of all the others."""
+        """Return the problems of the turn's block in the field of the other blocks."""
         block = self.turns[turn]
         others = self.updates.copy()
         others[:, block] = 0.0
@@ -147,10 +142,10 @@ class _Group:
         return _part(self.problems, block, fields)
 
     def take(self, turn: int, parts: Problems, answers: list[Samples]) -> None:
-        """Put the block's answers in place: on the first sweep always, later where they are better."""
+        """Take over the block's answers: in the first sweep always, later where they are better."""
         block, is_first = self.turns[turn], self.turns.index(self.turns[turn]) == turn
         for number, (part, answer) in enumerate(zip(parts, answers, strict=True)):
-            self.asked[number].append(answer)
+            self.blocks[number].append(answer)
             if answer.failure is None:
                 chosen = answer.best_bits
             elif is_first:
@@ -162,16 +157,15 @@ class _Group:
                 self.updates[number, block] = part.decode(chosen)
 
     def answers(self) -> Iterator[tuple[int, Samples]]:
-        """Each problem's position and answer."""
-        for number, (problem, blocks) in enumerate(zip(self.problems, self.asked, strict=True)):
+        """Yield the position and the answer of each problem."""
+        for position, problem, bits, blocks in zip(self.positions, self.problems, self.bits, self.blocks, strict=True):
             info: SolveInfo = {"blocks": tuple(blocks)}
-            failures = [block.failure for block in blocks if block.failure is not None]
-            if len(failures) == len(blocks):
-                yield self.positions[number], Samples.failed(problem, failures[-1], info)
+            if all(block.failure is not None for block in blocks):
+                yield position, Samples.failed(problem, str(blocks[-1].failure), info)
             else:
-                yield self.positions[number], Samples.of(problem, self.bits[number][None], info)
+                yield position, Samples.of(problem, bits[None], info)
 
 
 def _part(problems: Problems, block: slice, fields: NDArray[np.float64]) -> Problems:
-    """The problems of one block of parameters, in these fields (P, size of the block)."""
+    """Return the problems of one block of parameters, in these fields (P, size of the block)."""
     return Problems((problems.metric.part(block),), fields, problems.ranges, problems.bits)

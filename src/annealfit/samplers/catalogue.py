@@ -1,4 +1,4 @@
-"""Samplers by word and by description: the words of the command line and of `AnnealedClassifier(sampler=…)`."""
+"""Samplers by word and by description, for the command line, `AnnealedClassifier(sampler=…)` and model files."""
 
 from __future__ import annotations
 
@@ -14,28 +14,25 @@ from annealfit.samplers.protocol import Sampler
 
 
 def default_sampler() -> Sampler:
-    """What solves the problems where nothing else is asked for."""
+    """Return the sampler of a training that names none."""
     return samplers.LevelAnnealer()
 
 
-def _of_dwave(name: str, **usual: Any) -> Callable[..., Sampler]:
+def _adapted(module: str, name: str, extra: str, **usual: Any) -> Callable[..., Sampler]:
+    """Return a maker of a `DimodSampler` around a dimod sampler of another package."""
+
     def make(seed: int, **settings: Any) -> Sampler:
-        theirs = require("dwave.samplers", extra="dwave", purpose=f"D-Wave's {name}")
-        return samplers.DimodSampler(getattr(theirs, name)(), **{**usual, **settings})
+        child = getattr(require(module, extra=extra, purpose=f"the sampler {name}"), name)()
+        return samplers.DimodSampler(child, **{**usual, **settings})
 
     return make
 
 
-def _openjij(seed: int, **settings: Any) -> Sampler:
-    openjij = require("openjij", extra="openjij", purpose="openjij's simulated annealing")
-    return samplers.DimodSampler(openjij.SASampler(), **{"num_sweeps": 100, "num_reads": 1, **settings})
-
-
-def _rehearsal(
+def _mock_qpu(
     seed: int, *, topology: str = "P16", defects: float = 0.0, faults: float = 0.0, **settings: Any
 ) -> Sampler:
     device = samplers.MockQPU(topology, defects=defects, faults=faults, seed=seed)
-    return samplers.QPUSampler(device, **{"backoff_seconds": 0.0, **settings})  # there is nobody to wait for
+    return samplers.QPUSampler(device, **{"backoff_seconds": 0.0, **settings})  # a mock has no queue to wait for
 
 
 def _qpu(seed: int, **settings: Any) -> Sampler:
@@ -47,24 +44,23 @@ def _qpu(seed: int, **settings: Any) -> Sampler:
     return samplers.QPUSampler(**settings)
 
 
-# Each is made with a seed, which only a device that is simulated needs (the others get theirs with every problem),
-# and with settings of its own.
+# Makers of samplers from a seed and settings. Only a simulated device needs the seed: the others get one per problem.
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "levels": lambda seed, **settings: samplers.LevelAnnealer(**settings),
     "native": lambda seed, **settings: samplers.SimulatedAnnealer(**settings),
     "rounded": lambda seed, **settings: samplers.RoundedSampler(**settings),
     "lattice": lambda seed, **settings: samplers.LatticeSolver(**settings),
-    "dwave-sa": _of_dwave("SimulatedAnnealingSampler", num_sweeps=100),
-    "tabu": _of_dwave("TabuSampler", timeout=20),
-    "steepest-descent": _of_dwave("SteepestDescentSampler"),
-    "openjij": _openjij,
-    "mock-qpu": _rehearsal,
+    "dwave-sa": _adapted("dwave.samplers", "SimulatedAnnealingSampler", "dwave", num_sweeps=100),
+    "tabu": _adapted("dwave.samplers", "TabuSampler", "dwave", timeout=20),
+    "steepest-descent": _adapted("dwave.samplers", "SteepestDescentSampler", "dwave"),
+    "openjij": _adapted("openjij", "SASampler", "openjij", num_sweeps=100, num_reads=1),
+    "mock-qpu": _mock_qpu,
     "qpu": _qpu,
 }
 
 
 def make_sampler(name: str, seed: int = 0, **settings: Any) -> Sampler:
-    """The sampler of this name, or an error that lists the names.
+    """Return the sampler of this name, or raise an error that lists the names.
 
     >>> make_sampler("rounded")
     RoundedSampler()
@@ -80,7 +76,7 @@ def make_sampler(name: str, seed: int = 0, **settings: Any) -> Sampler:
 
 
 def parse_sampler(text: str, seed: int = 0) -> Sampler:
-    """The sampler that `name` or `name:setting=value,setting=value` describes.
+    """Return the sampler that `name` or `name:setting=value,setting=value` describes.
 
     >>> parse_sampler("native:num_sweeps=20,num_reads=4").num_sweeps
     20
@@ -107,6 +103,8 @@ def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
         return parse_sampler(given, seed)
     if isinstance(given, Sampler):
         return given
+    if not inspect.isclass(given) and callable(getattr(given, "sample", None)) and hasattr(given, "parameters"):
+        return samplers.DimodSampler(given)
     if inspect.isclass(given):
         raise InvalidInputError(f"sampler is the class {given.__name__}; pass an object of it: {given.__name__}(…)")
     raise InvalidInputError(
@@ -117,7 +115,7 @@ def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
 
 @contextlib.contextmanager
 def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
-    """The sampler that a setting means; one that was made here is closed in the end."""
+    """Open the sampler that a setting means; a sampler that was made here is closed at the end."""
     if isinstance(given, str) and (given.partition(":")[0] == "qpu" or "max_access_seconds" in given):
         raise InvalidInputError(
             f"sampler is {given!r}, and a word is made anew at every fit, with a budget of its own; pass an object, "
@@ -131,8 +129,23 @@ def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
             sampler.close()
 
 
+# Samplers that `restore_sampler` makes, and the modules of dimod samplers that it makes without arguments.
+_RESTORED = (
+    *("SimulatedAnnealer", "LevelAnnealer", "RoundedSampler", "ExactSolver", "LatticeSolver"),
+    *("BlockSampler", "DimodSampler", "QPUSampler"),
+)
+_DIMOD_SAMPLERS = {
+    **dict.fromkeys(("SimulatedAnnealingSampler", "TabuSampler", "SteepestDescentSampler"), "dwave.samplers"),
+    **dict.fromkeys(("PathIntegralAnnealingSampler", "RotorModelAnnealingSampler", "RandomSampler"), "dwave.samplers"),
+    **dict.fromkeys(("TreeDecompositionSampler", "TreeDecompositionSolver"), "dwave.samplers"),
+    "ExactSolver": "dimod",
+    "SASampler": "openjij",
+    "DenseAnnealingSampler": "annealfit.samplers",
+}
+
+
 def restore_sampler(description: Mapping[str, Any]) -> Sampler:
-    """The sampler that `Sampler.describe` described.
+    """Return the sampler that `Sampler.describe` described.
 
     Only samplers of this package, around dimod samplers of D-Wave's and openjij's packages, are made again: a file
     cannot name code to run. A connection to a real device is not opened either.
@@ -140,73 +153,46 @@ def restore_sampler(description: Mapping[str, Any]) -> Sampler:
     >>> restore_sampler(samplers.SimulatedAnnealer(num_sweeps=20).describe()).num_sweeps
     20
     """
-    told = {name: _unlisted(value) for name, value in description.items() if name not in (TYPE, NEUTRAL)}
-    settings = {**told, **{name: value for name, value in description.get(NEUTRAL, {}).items() if is_plain(value)}}
     kind = description.get(TYPE)
     if kind not in _RESTORED:
         raise InvalidInputError(f"{kind} is not one of {', '.join(_RESTORED)}, which can be made from a description")
+    # JSON has no tuples; the samplers' pairs and schedules are tuples.
+    settings: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in description.items()
+    }
     try:
-        return _RESTORED[kind](settings)
-    except (TypeError, KeyError) as error:
+        del settings[TYPE]
+        neutral = {name: value for name, value in settings.pop(NEUTRAL, {}).items() if is_plain(value)}
+        if kind == "BlockSampler":
+            settings["child"] = restore_sampler(settings["child"])
+        elif kind == "DimodSampler":
+            settings["child"] = _restore_dimod(settings["child"])
+        elif kind == "QPUSampler":
+            settings["device"] = _restore_device(settings["device"])
+        return getattr(samplers, kind)(**settings, **neutral)
+    except (TypeError, KeyError, AttributeError) as error:
         raise InvalidInputError(f"{description} does not describe a sampler: {error}") from error
 
 
-def _restore_dimod(settings: dict[str, Any]) -> Sampler:
-    child = settings.pop("child")
-    if isinstance(child, Mapping) and child.get(TYPE) in _DIMOD_SAMPLERS:
-        module, name, extra = _DIMOD_SAMPLERS[child[TYPE]]
-        made = getattr(require(module, extra=extra, purpose=name), name)()
-        if describe(made) == child:  # it had no settings but the usual ones
-            return samplers.DimodSampler(made, **settings)
-    raise InvalidInputError(f"the dimod sampler {child} cannot be made from its description")
+def _restore_dimod(description: Any) -> Any:
+    name = description[TYPE].rpartition(".")[2]
+    if name in _DIMOD_SAMPLERS:
+        module = _DIMOD_SAMPLERS[name]
+        made = getattr(require(module, extra="openjij" if module == "openjij" else "dwave", purpose=name), name)()
+        if describe(made) == description:  # the same class, without settings of its own
+            return made
+    raise InvalidInputError(f"the dimod sampler {description} cannot be made from its description")
 
 
-def _restore_qpu(settings: dict[str, Any]) -> Sampler:
-    device = settings.pop("device")
-    if not isinstance(device, Mapping):
-        raise InvalidInputError(f"a connection to {device} is not opened by itself; connect again: QPUSampler(…)")
-    chip = {name: value for name, value in device.items() if name not in (TYPE, NEUTRAL)}
-    return samplers.QPUSampler(samplers.MockQPU(**chip, **device.get(NEUTRAL, {})), **settings)
-
-
-_RESTORED: dict[str, Callable[[dict[str, Any]], Sampler]] = {
-    "SimulatedAnnealer": lambda settings: samplers.SimulatedAnnealer(**settings),
-    "LevelAnnealer": lambda settings: samplers.LevelAnnealer(**settings),
-    "RoundedSampler": lambda settings: samplers.RoundedSampler(**settings),
-    "ExactSolver": lambda settings: samplers.ExactSolver(**settings),
-    "LatticeSolver": lambda settings: samplers.LatticeSolver(**settings),
-    "BlockSampler": lambda settings: samplers.BlockSampler(**{**settings, "child": restore_sampler(settings["child"])}),
-    "DimodSampler": _restore_dimod,
-    "QPUSampler": _restore_qpu,
-}
-
-# dimod samplers that are made without arguments, by what `describe` calls them: module, name and extra.
-_DIMOD_SAMPLERS = {
-    f"dwave.samplers.{module}.{name}": ("dwave.samplers", name, "dwave")
-    for module, name in (
-        ("sa.sampler", "SimulatedAnnealingSampler"),
-        ("sqa.sampler", "PathIntegralAnnealingSampler"),
-        ("sqa.sampler", "RotorModelAnnealingSampler"),
-        ("tabu.sampler", "TabuSampler"),
-        ("greedy.sampler", "SteepestDescentSampler"),
-        ("random.sampler", "RandomSampler"),
-        ("tree.samplers", "TreeDecompositionSampler"),
-        ("tree.samplers", "TreeDecompositionSolver"),
-    )
-} | {
-    "dimod.reference.samplers.exact_solver.ExactSolver": ("dimod", "ExactSolver", "dwave"),
-    "openjij.sampler.sa_sampler.SASampler": ("openjij", "SASampler", "openjij"),
-    "DenseAnnealingSampler": ("annealfit.samplers", "DenseAnnealingSampler", "dwave"),
-}
-
-
-def _unlisted(value: Any) -> Any:
-    """JSON has no tuples; the samplers' pairs and schedules are."""
-    return tuple(value) if isinstance(value, list) else value
+def _restore_device(description: Any) -> Any:
+    if not isinstance(description, Mapping):
+        raise InvalidInputError(f"a connection to {description} is not opened by itself; connect again: QPUSampler(…)")
+    chip = {name: value for name, value in description.items() if name not in (TYPE, NEUTRAL)}
+    return samplers.MockQPU(**chip, **description.get(NEUTRAL, {}))
 
 
 def _value(text: str) -> Any:
-    """A number or truth value if it reads as one, else the text itself."""
+    """Return the text as a number or truth value if it is one, else the text itself."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):

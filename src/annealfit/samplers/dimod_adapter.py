@@ -1,4 +1,4 @@
-"""Any dimod sampler as one of ours."""
+"""DimodSampler: any dimod sampler as an annealfit sampler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from annealfit._support.errors import InvalidInputError, SamplerError, require
 from annealfit.problems.export import largest_coefficient
@@ -19,7 +18,7 @@ _SEED_LIMIT = 2**31  # dwave-samplers and others take non-negative 32-bit seeds
 
 
 class DimodSampler(Sampler):
-    """Problems are handed to `child.sample` as BQMs, one after another; a lost connection fails one of them.
+    """Passes every problem to `child.sample` as a BQM, one after another; a lost connection fails one problem.
 
     Parameters
     ----------
@@ -31,10 +30,9 @@ class DimodSampler(Sampler):
         `SimulatedAnnealer`.
     strict : bool
         Refuse parameters that the child neither declares nor names in the signature of its `sample`: several dimod
-        samplers drop a misspelt keyword without a word. A child that takes parameters it says nothing of needs
-        `strict=False`.
+        samplers silently ignore a misspelt keyword. A child with undeclared parameters needs `strict=False`.
     **parameters
-        Handed to the child at every call. It is given the problem's seed too, if it knows of seeds.
+        Passed to the child at every call, with the problem's seed if the child has a parameter `seed`.
 
     Examples
     --------
@@ -47,24 +45,27 @@ class DimodSampler(Sampler):
 
     def __init__(self, child: Any = None, *, normalize: bool = False, strict: bool = True, **parameters: Any) -> None:
         if child is None:
-            child = require(
-                "dwave.samplers", extra="dwave", purpose="D-Wave's simulated annealing"
-            ).SimulatedAnnealingSampler()
-        _check_child(child)
+            dwave = require("dwave.samplers", extra="dwave", purpose="D-Wave's simulated annealing")
+            child = dwave.SimulatedAnnealingSampler()
+        if inspect.isclass(child):
+            raise InvalidInputError(
+                f"{child.__name__} is a class; make a sampler of it first: DimodSampler({child.__name__}())"
+            )
+        if not callable(getattr(child, "sample", None)) or not hasattr(child, "parameters"):
+            raise InvalidInputError(
+                f"{child!r} is not a dimod sampler: it needs a method `sample` and a mapping `parameters`"
+            )
         self._accepted = _accepted_parameters(child)
         unknown = sorted(set(parameters) - self._accepted) if strict else []
         if unknown:
             raise InvalidInputError(
                 f"{type(child).__name__} takes no parameter {', '.join(unknown)}; it takes "
-                f"{', '.join(sorted(self._accepted)) or 'none that it names'} (strict=False hands on any)"
+                f"{', '.join(sorted(self._accepted)) or 'none that it names'} (strict=False passes any)"
             )
-        self.child = child
-        self.normalize = normalize
-        self.strict = strict
-        self.parameters = parameters
+        self.child, self.normalize, self.strict, self.parameters = child, normalize, strict, parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name: those of this adapter, then those that are handed to the child."""
+        """The settings by name: those of this adapter, then those that are passed to the child."""
         return {**super().get_params(deep), **self.parameters}
 
     def __repr__(self) -> str:
@@ -76,16 +77,16 @@ class DimodSampler(Sampler):
         return DimodSampler(**settings)  # what the child takes is checked there
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        """One call of the child per problem."""
-        return [self._try(problem, seed) for problem, seed in zip(problems, seeds, strict=True)]
-
-    def _try(self, problem: QuadraticProblem, seed: int) -> Samples:
-        try:
-            return self._solve_one(problem, seed)
-        except Exception as error:
-            if not is_transient(error):
-                raise
-            return Samples.failed(problem, f"{type(error).__name__}: {error}")
+        """Call the child once per problem."""
+        answers = []
+        for problem, seed in zip(problems, seeds, strict=True):
+            try:
+                answers.append(self._solve_one(problem, seed))
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                answers.append(Samples.failed(problem, f"{type(error).__name__}: {error}"))
+        return answers
 
     def _solve_one(self, problem: QuadraticProblem, seed: int) -> Samples:
         started = time.perf_counter()
@@ -98,40 +99,28 @@ class DimodSampler(Sampler):
             parameters.setdefault("seed", int(seed) % _SEED_LIMIT)
         built = time.perf_counter()
         sampleset = self.child.sample(bqm, **parameters)
+        name = type(self.child).__name__
         if not hasattr(sampleset, "record"):
-            raise SamplerError(f"{type(self.child).__name__} returned {sampleset!r}; expected a dimod SampleSet")
+            raise SamplerError(f"{name} returned {sampleset!r}; expected a dimod SampleSet")
         if len(sampleset) == 0:
-            raise SamplerError(f"{type(self.child).__name__} returned no samples")
+            raise SamplerError(f"{name} returned no samples")
         sampled = time.perf_counter()
+        if set(sampleset.variables) != set(range(problem.n_variables)):
+            raise SamplerError(
+                f"{name} returned {len(sampleset.variables)} variables for a problem of {problem.n_variables}"
+            )
+        states = sampleset.record.sample[:, np.argsort(np.fromiter(sampleset.variables, dtype=np.int64))]
+        if sampleset.vartype.name == "SPIN":
+            states = (states + 1) // 2
         info: SolveInfo = {
             "coefficient_scale": scale,
             "preprocessing_seconds": built - started,
             "sampling_seconds": sampled - built,
         }
-        return Samples.of(problem, self._states(problem, sampleset), {**sampleset.info, **info})
-
-    def _states(self, problem: QuadraticProblem, sampleset: Any) -> NDArray[Any]:
-        if set(sampleset.variables) != set(range(problem.n_variables)):
-            raise SamplerError(
-                f"{type(self.child).__name__} returned {len(sampleset.variables)} variables "
-                f"for a problem of {problem.n_variables}"
-            )
-        states = sampleset.record.sample[:, np.argsort(np.fromiter(sampleset.variables, dtype=np.int64))]
-        return (states + 1) // 2 if sampleset.vartype.name == "SPIN" else states
-
-
-def _check_child(child: Any) -> None:
-    if inspect.isclass(child):
-        raise InvalidInputError(
-            f"{child.__name__} is a class; make a sampler of it first: DimodSampler({child.__name__}())"
-        )
-    if not callable(getattr(child, "sample", None)) or not hasattr(child, "parameters"):
-        raise InvalidInputError(
-            f"{child!r} is not a dimod sampler: it needs a method `sample` and a mapping `parameters`"
-        )
+        return Samples.of(problem, states, {**sampleset.info, **info})
 
 
 def _accepted_parameters(child: Any) -> set[str]:
-    """What the child declares, and what its `sample` names: some samplers declare next to nothing (openjij's)."""
+    """Return the parameters that the child declares or that its `sample` names: openjij's declare hardly any."""
     named = list(inspect.signature(child.sample).parameters.values())[1:]  # the first is the model
     return {*child.parameters, *(p.name for p in named if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))}

@@ -7,13 +7,14 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit._support.description import NEUTRAL, TYPE, constructor_arguments, describe, qualified_name
+from annealfit._support.description import constructor_arguments
 from annealfit._support.errors import InvalidInputError, SamplerError
+from annealfit._support.settings import Settings
 from annealfit.problems.problem import Problems, QuadraticProblem
 
 
@@ -135,14 +136,11 @@ class Samples:
         return int(self.energies.argmin()) if len(self.energies) > 1 else 0
 
 
-_MISSING = object()  # no setting has this value
-
-
-class Sampler(ABC):
+class Sampler(Settings, ABC):
     """A sampler has one method to implement, `solve`, and its settings are the arguments of its constructor.
 
-    Settings are kept as attributes of the same names. They do not change while a sampler is used; what does is the
-    budget of one that is paid for by use.
+    Settings are kept as attributes of the same names and never change: `set_params` returns another sampler. What
+    changes is the budget of a sampler that is paid for by use.
 
     >>> import numpy as np
     >>> from annealfit.problems.encoding import Encoding
@@ -153,9 +151,6 @@ class Sampler(ABC):
     >>> AllOnes().sample(problem).best_energy
     -1.0
     """
-
-    # Settings that cannot change an answer: a checkpoint may be resumed with others.
-    neutral_settings: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
@@ -186,13 +181,13 @@ class Sampler(ABC):
         """What solving these problems would cost; None for a sampler that costs nothing but this computer's time."""
         return None
 
-    def restore_usage(self, history: Sequence[Mapping[str, Any]]) -> None:  # noqa: B027 (most samplers have no budget)
+    def restore_usage(self, history: Sequence[Mapping[str, Any]]) -> None:
         """Take note of the history of a training that is resumed: what it cost so far, say."""
 
-    def prepare(self) -> None:  # noqa: B027 (most samplers are ready)
+    def prepare(self) -> None:
         """Do what is done once per process, before any clock runs: compile, say."""
 
-    def close(self) -> None:  # noqa: B027 (most samplers hold nothing)
+    def close(self) -> None:
         """Let go of what the sampler holds: a connection, say. Leaving a `with` block does it."""
 
     def __enter__(self) -> Self:
@@ -201,77 +196,12 @@ class Sampler(ABC):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name, as scikit-learn's estimators give them; `deep` adds those of a sampler inside."""
-        settings = {name: self._setting(name) for name in self._setting_names() if self._setting(name) is not _MISSING}
-        for name, value in list(settings.items()) if deep else ():
-            if isinstance(value, Sampler):
-                settings |= {f"{name}__{inner}": setting for inner, setting in value.get_params().items()}
-        return settings
-
-    def set_params(self, **changes: Any) -> Self:
-        """Change settings in place, as scikit-learn does in a grid search; all are checked before any is changed.
-
-        >>> from annealfit.samplers import SimulatedAnnealer
-        >>> SimulatedAnnealer().set_params(num_reads=8).num_reads
-        8
-        """
-        lost = [name for name in self._setting_names() if self._setting(name) is _MISSING]
-        if lost:
-            raise InvalidInputError(
-                f"{type(self).__name__} keeps its argument {', '.join(lost)} under another name, so it cannot be made "
-                "again with other settings; keep every argument as an attribute of the same name"
-            )
-        own = {name: value for name, value in changes.items() if "__" not in name}
-        settings = self.get_params(deep=False) | own
-        for name, value in changes.items():
-            outer, delimiter, inner = name.partition("__")
-            if not delimiter:
-                continue
-            if not isinstance(settings.get(outer), Sampler):
-                raise InvalidInputError(f"{type(self).__name__} has no sampler {outer!r} inside whose {inner} to set")
-            settings[outer] = copy.copy(settings[outer]).set_params(**{inner: value})
-        self._become(self._remade(settings, own))
-        return self
-
-    def describe(self) -> dict[str, Any]:
-        """The sampler as plain data: its name and its settings, those apart that cannot change an answer.
-
-        >>> from annealfit.samplers import ExactSolver
-        >>> ExactSolver().describe()
-        {'type': 'ExactSolver', 'max_variables': 24}
-        """
-        settings = {name: describe(value) for name, value in self.get_params(deep=False).items()}
-        neutral = {name: settings.pop(name) for name in sorted(self.neutral_settings & settings.keys())}
-        return {TYPE: qualified_name(type(self)), **settings, **({NEUTRAL: neutral} if neutral else {})}
-
-    def __repr__(self) -> str:
-        settings = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items())
-        return f"{type(self).__name__}({', '.join(settings)})"
-
     def __sklearn_clone__(self) -> Self:
-        return copy.copy(self)  # whatever it holds, a connection or a budget, is shared
+        return copy.copy(self)  # connections and budgets are shared
 
     @classmethod
     def _setting_names(cls) -> list[str]:
         return constructor_arguments(cls)
-
-    def _setting(self, name: str) -> Any:
-        return getattr(self, name, getattr(self, f"_{name}", _MISSING))
-
-    def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> Self:
-        unknown = sorted(set(changed) - set(self._setting_names()))
-        if unknown:
-            raise InvalidInputError(
-                f"{type(self).__name__} has no setting {', '.join(unknown)}; "
-                f"it has {', '.join(self._setting_names()) or 'none'}"
-            )
-        return type(self)(**settings)
-
-    def _become(self, other: Self) -> None:
-        own = vars(self)
-        own.clear()  # what was worked out from the old settings, too
-        own.update(vars(other))
 
 
 def is_transient(error: BaseException) -> bool:

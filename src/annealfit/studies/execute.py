@@ -20,44 +20,18 @@ from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import DataWarning, load_dataset
 from annealfit.data.features import RandomConvFeatures
 from annealfit.models import AnnealedConvNet
-from annealfit.studies.records import (
-    ADAM_NETWORK,
-    CLASSICAL,
-    FROZEN_NETWORK,
-    NETWORK_METHODS,
-    OPTIMUM,
-    TRAINED_NETWORK,
-    Record,
-    RunSpec,
-    Store,
-)
-from annealfit.studies.training_run import (
-    Fitted,
-    Prepared,
-    environment,
-    fit_annealed,
-    fit_frozen_network,
-    fit_network,
-    fit_network_by_adam,
-    fit_optimum,
-    fit_sgd,
-    measure,
-    measure_network,
-)
-from annealfit.training.loop import is_interrupt
+from annealfit.studies import records, training_run
+from annealfit.studies.records import Record, RunSpec, Store
+from annealfit.studies.training_run import Fitted, Prepared
+from annealfit.training.trainer import is_interrupt
 
 REGULARIZATION = 1e-3  # the paper's λ, for every method
 _SIZES: dict[str, Any] = {"n_filters": 2, "kernel_size": 3, "pool_size": 2}  # of the paper's network
 _PARENT_CHECK_SECONDS = 0.5
-
-# How each method of `METHODS_OF_RUNS` is fitted.
-_FITS: dict[str, Callable[[RunSpec, Prepared], Fitted]] = {
-    CLASSICAL: lambda spec, prepared: fit_sgd(prepared, REGULARIZATION, spec.seed),
-    OPTIMUM: lambda spec, prepared: fit_optimum(prepared, REGULARIZATION),
-    "qubo": lambda spec, prepared: fit_annealed(prepared, spec.classifier()),
-    FROZEN_NETWORK: lambda spec, prepared: fit_frozen_network(prepared.dataset, _network(spec)),
-    TRAINED_NETWORK: lambda spec, prepared: fit_network(prepared.dataset, _network(spec)),
-    ADAM_NETWORK: lambda spec, prepared: fit_network_by_adam(prepared.dataset, _network(spec)),
+_NETWORK_FITS = {
+    records.FROZEN_NETWORK: training_run.fit_frozen_network,
+    records.TRAINED_NETWORK: training_run.fit_network,
+    records.ADAM_NETWORK: training_run.fit_network_by_adam,
 }
 
 
@@ -71,18 +45,24 @@ def execute(spec: RunSpec, data_dir: str | None = None) -> Record:
         with blas_threads(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far a run came
             prepared = _prepare(spec.dataset, spec.seed, data_dir)
-            fitted = _FITS[spec.method](spec, prepared)
-            if spec.method in NETWORK_METHODS:
-                return measure_network(prepared.dataset, spec.label, fitted, spec)
-            return measure(prepared, spec.label, fitted, spec)
+            if spec.method in records.NETWORK_METHODS:
+                net = AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed)
+                fitted = _NETWORK_FITS[spec.method](prepared.dataset, net)
+                return training_run.measure_network(prepared.dataset, spec.label, fitted, spec)
+            return training_run.measure(prepared, spec.label, _fit_head(spec, prepared), spec)
     except Exception as error:
         if is_interrupt(error):  # not a fault of the run
             raise KeyboardInterrupt from error
-        return Record(spec.label, spec, error=f"{type(error).__name__}: {error}", environment=environment())
+        environment = training_run.environment()
+        return Record(spec.label, spec, error=f"{type(error).__name__}: {error}", environment=environment)
 
 
-def _network(spec: RunSpec) -> AnnealedConvNet:
-    return AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed)
+def _fit_head(spec: RunSpec, prepared: Prepared) -> Fitted:
+    if spec.method == records.CLASSICAL:
+        return training_run.fit_sgd(prepared, REGULARIZATION, spec.seed)
+    if spec.method == records.OPTIMUM:
+        return training_run.fit_optimum(prepared, REGULARIZATION)
+    return training_run.fit_annealed(prepared, spec.classifier())
 
 
 @lru_cache(maxsize=8)  # the methods of one data set and seed share images and features
@@ -107,14 +87,8 @@ def on_this_machine(n_jobs: int = -1, data_dir: str | None = None) -> Backend:
         if n_jobs == 1:
             yield from (execute(spec, data_dir) for spec in specs)
             return
-        parallel = Parallel(
-            n_jobs=n_jobs,
-            return_as="generator_unordered",
-            batch_size=1,
-            backend="loky",
-            initializer=_end_with_parent,
-            initargs=(os.getpid(),),
-        )
+        settings = {"backend": "loky", "initializer": _end_with_parent, "initargs": (os.getpid(),)}
+        parallel = Parallel(n_jobs, return_as="generator_unordered", batch_size=1, **settings)
         try:
             yield from parallel(delayed(execute)(spec, data_dir) for spec in specs)
         except BrokenExecutor as error:

@@ -1,12 +1,18 @@
-"""Runs and their records: a `RunSpec` says what to run, a `Record` the result; a `Store` keeps records in files."""
+"""Runs and what they leave on disk: a `RunSpec` says what to run, a `Record` the result, a `Store` keeps records.
+
+The folder of a single training (`annealfit train --out`) is written by `save_run`. Every file is whole or absent.
+"""
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,17 +20,18 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError, choose
-from annealfit._support.files import read_tensors, remove_leftovers, replacing, write_tensors
+from annealfit._support.errors import FileFormatError, InvalidInputError, choose, require
+from annealfit._support.files import read_tensors, remove_leftovers, replacing, working_in, write_json, write_tensors
 from annealfit._support.schema import Field, TensorFields, settings_of
 
 if TYPE_CHECKING:
     from annealfit.models import AnnealedClassifier
+    from annealfit.studies.training_run import TrainingRun
 
 RUN_PRESETS = ("literal", "matched", "annealfit")
 CLASSICAL = "classical"  # the paper's SGD
 OPTIMUM = "optimum"  # logistic regression at the same λ
-# A network of the paper's sizes: its head alone, its filters too, and by Adam.
+# The paper's network: its head alone, its filters trained by QUBO, its filters trained by Adam.
 FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK = "network_frozen", "network", "network_adam"
 NETWORK_METHODS = (FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK)
 METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo", *NETWORK_METHODS)
@@ -104,7 +111,7 @@ class RunSpec:
             classifier = AnnealedClassifier(bits=self.bits, sampler=SimulatedAnnealer(sweeps))
         else:
             classifier = AnnealedClassifier.from_paper(self.bits, preset=str(self.preset), num_sweeps=sweeps)
-        changes = {"max_iter": self.max_iter, "update_range": self.update_range, "step": self.step}
+        changes = {"max_iter": self.max_iter, "method__update_range": self.update_range, "method__step": self.step}
         classifier.set_params(**{name: value for name, value in changes.items() if value is not None})
         return classifier.set_params(random_state=self.seed)
 
@@ -167,7 +174,7 @@ _VALUES = ("method", "error", "class_names", *_FIGURES, "stop_reason", "train", 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of records, one file per run, each whole or absent."""
+    """A folder of records, one file per run, and lists of the runs that were asked for."""
 
     folder: Path
 
@@ -200,6 +207,16 @@ class Store:
             )
         return _read_record(spec, tensors, manifest)
 
+    def read_whole(self, paths: Iterable[Path]) -> tuple[list[Record], dict[Path, str]]:
+        """Return the records of these files, and for each damaged file what is wrong with it."""
+        records, damaged = [], {}
+        for path in paths:
+            try:
+                records.append(self.read(path))
+            except FileFormatError as error:
+                damaged[path] = str(error)
+        return records, damaged
+
     def load(self, spec: RunSpec) -> Record | None:
         """Return the record of a run, or None if there is none."""
         path = self.path(spec)
@@ -215,20 +232,17 @@ class Store:
 
     def records(self) -> list[Record]:
         """Return all whole records; each other file is named in a warning."""
-        return self._whole(self.paths)
+        return self._records(self.paths)
 
     def of(self, specs: Iterable[RunSpec]) -> list[Record]:
         """Return the whole records of these runs that exist, in the order of the specs."""
-        return self._whole(path for path in map(self.path, specs) if path.exists())
+        return self._records(path for path in map(self.path, specs) if path.exists())
 
-    def _whole(self, paths: Iterable[Path]) -> list[Record]:
-        found = []
-        for path in paths:
-            try:
-                found.append(self.read(path))
-            except FileFormatError as error:
-                warnings.warn(f"left out: {error}", stacklevel=3)
-        return found
+    def _records(self, paths: Iterable[Path]) -> list[Record]:
+        records, damaged = self.read_whole(paths)
+        for error in damaged.values():
+            warnings.warn(f"left out: {error}", stacklevel=3)
+        return records
 
     def ask(self, specs: Iterable[RunSpec]) -> None:
         """Note that these runs are wanted, so that a report can say which are missing."""
@@ -299,3 +313,62 @@ def _read_history(tensors: TensorFields, manifest: Field) -> dict[str, NDArray[A
             found.refuse(f"{length} texts")
         columns[name] = np.array(column)
     return columns
+
+
+MODEL_FILE = "model.safetensors"
+CHECKPOINT_FILE = "checkpoint.safetensors"
+CONFIG_FILE = "config.json"
+HISTORY_FORMATS = ("csv", "parquet")
+
+
+@contextmanager
+def opened_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
+    """Lock the folder of a training and write its configuration; a folder that holds a run is only resumed.
+
+    The configuration of a resumed run stays until the run is saved again: resuming may yet be refused.
+    """
+    with working_in(folder):
+        if not resume:
+            if any((folder / name).exists() for name in (CHECKPOINT_FILE, MODEL_FILE)):
+                raise InvalidInputError(
+                    f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
+                )
+            write_json(folder / CONFIG_FILE, config)
+        remove_leftovers(folder / "samples")
+        yield
+
+
+def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, history_format: str = "csv") -> None:
+    """Write configuration, model, history, metrics and their digests; the checkpoint of the training stays."""
+    write_json(folder / CONFIG_FILE, config)
+    choose("history format", history_format, HISTORY_FORMATS)
+    rows = [{"method": record.method, **row} for record in run.records for row in record.rows()]
+    write_table(rows, folder / f"history.{history_format}")
+    metrics = {
+        record.method: {
+            **{name: getattr(record, name) for name in (*_FIGURES, "train", "test")},
+            "test_recall_per_class": dict(zip(run.dataset.class_names, record.recall.tolist(), strict=True)),
+        }
+        for record in run.records
+    }
+    write_json(folder / "metrics.json", metrics)
+    run.model.save(folder / MODEL_FILE)
+    with replacing(folder / "SHA256SUMS") as file:  # in the format of `sha256sum --check`
+        for name in (CONFIG_FILE, MODEL_FILE, "metrics.json", f"history.{history_format}"):
+            file.write(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n".encode())
+
+
+def write_table(rows: list[dict[str, Any]], path: Path) -> None:
+    """Rows as CSV or Parquet, by the path's ending; rows may lack columns that others have."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    with replacing(path) as file:
+        if path.suffix == ".parquet":
+            pandas = require("pandas", extra="parquet", purpose="writing Parquet")
+            require("pyarrow", extra="parquet", purpose="writing Parquet")
+            pandas.DataFrame(rows, columns=columns).to_parquet(file, index=False)
+            return
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        file.write(text.getvalue().encode())

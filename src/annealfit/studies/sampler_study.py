@@ -2,30 +2,119 @@
 
 from __future__ import annotations
 
+import copy
+import math
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from annealfit._support.errors import SamplerError, check_number
-from annealfit._support.randomness import child_seed
+from annealfit._support.errors import BudgetExhaustedError, InvalidInputError, SamplerError, check_number
+from annealfit._support.randomness import child_seed, child_seeds
 from annealfit._support.threads import blas_threads
 from annealfit.models import AnnealedClassifier
 from annealfit.problems.bounds import lower_bounds
-from annealfit.problems.problem import Problems, QuadraticProblem
-from annealfit.samplers.catalogue import resolve_sampler
-from annealfit.samplers.protocol import Preflight, Sampler, Samples
+from annealfit.problems.problem import Problems
+from annealfit.samplers.protocol import Sampler, solve_checked
 from annealfit.studies.records import Record
-from annealfit.studies.solving import ProblemSet, SolveRow, Solves, rate_solves, solve_repeatedly
+from annealfit.studies.success import (
+    NEVER,
+    TRUTH_SECONDS,
+    UNKNOWN,
+    Estimate,
+    Truth,
+    estimate_share,
+    estimate_time,
+    find_truth,
+)
 from annealfit.studies.training_run import Prepared, fit_annealed, fit_optimum, measure
-from annealfit.studies.truth import TRUTH_SECONDS, find_truth
+from annealfit.training.method import as_method
 
 LOGISTIC = "logistic optimum"
 _SOLVES = 3  # the path of a study's solves below its seed; a training's own paths are 0 to 2
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemSet:
+    """The problems of one iteration of a training, which a sampler is handed together."""
+
+    name: str
+    after: int  # iterations before it
+    problems: Problems
+    bounds: NDArray[np.float64]  # (P,): no energy is below, whatever the bits
+    truth: Truth
+    coordinates: str = "raw"
+
+    @property
+    def bits(self) -> int:
+        """Bits per parameter."""
+        return self.problems.bits
+
+    @property
+    def variant(self) -> tuple[str, int]:
+        """Coordinates and bits: what sets of one training have in common."""
+        return self.coordinates, self.bits
+
+    def own(self, rows: Iterable[SolveRow]) -> list[SolveRow]:
+        """The rows that are about these problems."""
+        key = self.name, *self.variant
+        return [row for row in rows if (row.problems, row.coordinates, row.bits) == key]
+
+    def knowing(self, solves: Mapping[str, Solves | str]) -> ProblemSet:
+        """The set with what samplers found: without a proof, the lowest energy of all is the best known."""
+        truth = self.truth
+        for found in solves.values():
+            if isinstance(found, Solves):
+                truth = truth.lowered(np.array([energies.min(initial=np.inf) for energies in found.reads]))
+        return replace(self, truth=truth)
+
+
+@dataclass(frozen=True, eq=False)
+class Solves:
+    """What a sampler's repeated solves of one problem set gave."""
+
+    energy: float  # of best reads, the sum over problems (0 without a read: no update), the mean over repeats
+    reads: tuple[NDArray[np.float64], ...]  # P arrays: the energies of all reads of a problem, of all repeats
+    seconds: NDArray[np.float64]  # (repeats,): of a solve of the whole set
+    unsolved: int = 0  # (problem, repeat) pairs without an answer
+    access_seconds: float | None = None  # of a QPU: mean of a solve
+
+
+@dataclass(frozen=True)
+class SolveRow:
+    """One sampler on one problem set."""
+
+    sampler: str
+    problems: str  # the set's name
+    coordinates: str = "raw"
+    bits: int = 0
+    energy: float = math.nan  # of best reads, the sum over problems, the mean over repeats
+    gap: float = math.nan  # of the energy above the bound
+    median_seconds: float = math.nan  # of a solve of the set
+    seconds_per_read: float = math.nan
+    reads: tuple[int, ...] = ()  # of each problem
+    successes: tuple[int, ...] = ()  # reads of each problem that are the lowest energy there is
+    success: Estimate = UNKNOWN  # share of all reads
+    seconds_to_solution: Estimate = NEVER  # median over the problems
+    residual: float = math.nan  # (E − E*)/|E*|, mean over reads and problems
+    proven: bool = False  # every problem's lowest energy; else success is reaching the best known
+    access_seconds: float | None = None
+    unsolved: int = 0
+    failure: str | None = None
+
+    @property
+    def problems_solved(self) -> int:
+        """Problems of which some read is a success."""
+        return sum(count > 0 for count in self.successes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +132,9 @@ class Comparison:
 
     problem_sets: tuple[ProblemSet, ...]
     solving: tuple[SolveRow, ...]
-    training: tuple[TrainingRow, ...]  # none where there was to be no training
+    training: tuple[TrainingRow, ...]  # empty where no training was asked for
     optimum: Record  # of logistic regression
-    notes: tuple[str, ...]  # what the samplers warned of
+    notes: tuple[str, ...]  # warnings of the samplers
 
     def trained(self, coordinates: str, bits: int) -> list[Record]:
         """The trainings in these coordinates and with these bits."""
@@ -69,49 +158,46 @@ def compare_samplers(
 ) -> Comparison:
     """Solve the same problems with every sampler, and train `classifier` with each in place of its own.
 
-    The problems are `take_problems`', for every combination of `coordinates` and `bits` (those of the classifier, if
-    they are not given), rated by `rate_solves`. `trainers` are the samplers of the trainings where they are not those
-    of the problems; none of them, no training. A sampler that fails is a row that says so. `on_solve` is called with
-    the sampler's name after every solve of a problem set and after every iteration of a training. Linear algebra is
-    kept to one thread: on arrays so small a second one only makes times and last bits uncertain.
+    The problems are those of `take_problems`, for every combination of `coordinates` and `bits` (by default those of
+    the classifier), rated by `rate_solves`. `trainers` are the samplers of the trainings where they differ from those
+    of the problems; an empty mapping means no training. A sampler that fails is a row that says so. `on_solve` is
+    called with the sampler's name after every solve of a problem set and after every iteration of a training. Linear
+    algebra uses one thread: on small arrays a second one only makes times and last bits uncertain.
     """
     check_number("repeats", repeats, Integral, minimum=1)
     check_number("target", target, minimum=0)
     check_number("truth_seconds", truth_seconds, above=0)
     variants = [
-        _copy(classifier, coordinates=basis, bits=number)
-        for basis in coordinates or (classifier.coordinates,)
+        _copy(classifier, method__coordinates=basis, bits=number)
+        for basis in coordinates or (as_method(classifier.method).coordinates,)
         for number in bits or (classifier.bits,)
     ]
-    rows: dict[tuple[int, str], TrainingRow] = {}
+    X, y = prepared.X_train, prepared.dataset.y_train
+    training: list[list[TrainingRow]] = [[] for _ in variants]
     notes = dict[str, None]()  # each note once, in order
     with blas_threads(0):
         fit_optimum(prepared, classifier.regularization)  # not timed, as with the samplers
         optimum = measure(prepared, LOGISTIC, fit_optimum(prepared, classifier.regularization))
-        sets = [
-            taken
-            for variant in variants
-            for taken in take_problems(
-                variant, prepared.X_train, prepared.dataset.y_train, late=late, truth_seconds=truth_seconds
-            )
-        ]
+        sets = [taken for v in variants for taken in take_problems(v, X, y, late=late, truth_seconds=truth_seconds)]
         solves: list[dict[str, Solves | str]] = [{} for _ in sets]
         for name, sampler in samplers.items():
             trainer = sampler if trainers is None else trainers.get(name)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
-                watched = _Watched(sampler, lambda _, name=name: on_solve(name))  # type: ignore[misc]
-                for position, taken in enumerate(sets):
-                    own_seed = child_seed(seed, _SOLVES, position)
-                    solves[position][name] = _solve_or_say_why(watched, taken, repeats, own_seed)
+                report = partial(on_solve, name)
+                for number, taken in enumerate(sets):
+                    own_seed = child_seed(seed, _SOLVES, number)
+                    try:
+                        solves[number][name] = solve_repeatedly(sampler, taken, repeats, own_seed, report)
+                    except (SamplerError, OSError) as error:
+                        solves[number][name] = str(error)
                 if trainer is not None:
-                    watched = _Watched(trainer, watched.watch)
-                    rows |= {(n, name): _train(name, watched, variant, prepared) for n, variant in enumerate(variants)}
+                    for own, variant in zip(training, variants, strict=True):
+                        own.append(_train(name, _copy(variant, sampler=trainer), prepared, report))
             notes |= dict.fromkeys(f"{name}: {warning.message}" for warning in caught)
     sets = [taken.knowing(found) for taken, found in zip(sets, solves, strict=True)]
     solving = (row for taken, found in zip(sets, solves, strict=True) for row in rate_solves(taken, found, target))
-    training = (rows[key] for key in sorted(rows, key=lambda key: key[0]))  # stable: samplers as they were named
-    return Comparison(tuple(sets), tuple(solving), tuple(training), optimum, tuple(notes))
+    return Comparison(tuple(sets), tuple(solving), tuple(chain.from_iterable(training)), optimum, tuple(notes))
 
 
 def take_problems(
@@ -127,83 +213,142 @@ def take_problems(
     [('first', 0, 3), ('late', 5, 3)]
     """
     check_number("late", late, Integral, minimum=0)
-    handed: list[Problems] = []
-    watched = _Watched(resolve_sampler(classifier.sampler), handed.append)
-    copy = _copy(classifier, sampler=watched, max_iter=late + 1, tol=0.0, patience=None, time_limit=None)
-    with _without_convergence_warning():
-        copy.fit(X, y)
-    return tuple(
-        ProblemSet(
-            name,
-            after,
-            handed[after],
-            lower_bounds(handed[after], tight=True),
-            find_truth(handed[after], truth_seconds),
-            name_of_coordinates(classifier),
-        )
-        for name, after in (("first", 0), ("late", late))[: 2 if late else 1]
-    )
+    endless = _copy(classifier, max_iter=late + 1, tol=0.0, patience=None, time_limit=None)
+    sets = []
+    for name, after in (("first", 0), ("late", late))[: 2 if late else 1]:
+        problems = endless.problems(X, y, after=after)
+        bounds, truth = lower_bounds(problems, tight=True), find_truth(problems, truth_seconds)
+        sets.append(ProblemSet(name, after, problems, bounds, truth, name_of_coordinates(classifier)))
+    return tuple(sets)
 
 
 def name_of_coordinates(classifier: AnnealedClassifier) -> str:
-    """The word that was given, or the name of the type of an object of one's own."""
-    given = classifier.coordinates
+    """The word of the classifier's coordinates, or the type's name where they are an object."""
+    given = as_method(classifier.method).coordinates
     return given if isinstance(given, str) else type(given).__name__
 
 
-def _solve_or_say_why(sampler: Sampler, taken: ProblemSet, repeats: int, seed: int) -> Solves | str:
+def with_reads(sampler: Sampler, reads: int) -> Sampler:
+    """The sampler with this many reads, or itself if it takes no `num_reads`.
+
+    >>> from annealfit.samplers import RoundedSampler, SimulatedAnnealer
+    >>> with_reads(SimulatedAnnealer(), 8).num_reads, with_reads(RoundedSampler(), 8)
+    (8, RoundedSampler())
+    """
     try:
-        return solve_repeatedly(sampler, taken, repeats, seed)
-    except (SamplerError, OSError) as error:
-        return str(error)
+        return copy.copy(sampler).set_params(num_reads=reads)
+    except InvalidInputError:
+        return sampler
 
 
-def _train(name: str, sampler: Sampler, classifier: AnnealedClassifier, prepared: Prepared) -> TrainingRow:
+def solve_repeatedly(
+    sampler: Sampler, taken: ProblemSet, repeats: int, seed: int, on_solve: Callable[[], Any] = lambda: None
+) -> Solves:
+    """Solve the set `repeats` times with different seeds, after one solve of its first problem that is not timed.
+
+    The first solve pays for what is paid once: compiling, connecting, embedding.
+    """
+    numbers = np.arange(len(taken.problems))
+    energies, seconds = [], []
+    reads: list[list[NDArray[np.float64]]] = [[] for _ in numbers]
+    access, failures = 0.0, []
+    if sampler.preflight(taken.problems) is None:  # a device is paid for each solve, and its preflight embeds
+        solve_checked(sampler, taken.problems[:1], child_seeds(seed, repeats, numbers[:1]).tolist())
+        on_solve()
+    for repeat in range(repeats):
+        seeds = child_seeds(seed, repeat, numbers).tolist()
+        started = time.perf_counter()
+        try:
+            answers = solve_checked(sampler, taken.problems, seeds)
+        except BudgetExhaustedError:
+            if repeat == 0:
+                raise
+            break  # what was paid for counts
+        seconds.append(time.perf_counter() - started)
+        on_solve()
+        best = np.zeros(len(numbers))
+        for number, (problem, answer) in enumerate(zip(taken.problems, answers, strict=True)):
+            if answer.failure is None:
+                reads[number].append(problem.energy(answer.bits))  # recomputed: a sampler may report any energy
+                best[number] = reads[number][-1].min()
+            else:
+                failures.append(answer.failure)
+        energies.append(best.sum())
+        access += float(sampler.summarise(answers).get("access_seconds", math.nan))
+    if len(failures) == len(seconds) * len(numbers):
+        raise SamplerError(f"no problem was solved in {len(seconds)} solves; {failures[0]}")
+    together = tuple(np.concatenate(found) if found else np.empty(0) for found in reads)
+    mean_access = None if math.isnan(access) else access / len(seconds)
+    return Solves(float(np.mean(energies)), together, np.array(seconds), len(failures), mean_access)
+
+
+def rate_solves(taken: ProblemSet, solves: Mapping[str, Solves | str], target: float) -> list[SolveRow]:
+    """A row per sampler, from its solves or from the reason why there are none.
+
+    A read succeeds if its energy is within a relative `target` of the lowest that is known of the problem. The row's
+    share is that of all reads, with the interval of as many independent ones; reads of unequal problems vary less, so
+    the interval is conservative. The time to solution is the median over the problems, and so are the ends of its
+    interval. (The time of a pooled share would not do: a sampler that always finds one half of the problems and never
+    the other is not helped by reading on.)
+    """
+    return [
+        SolveRow(name, taken.name, *taken.variant, proven=taken.truth.is_proven, failure=found)
+        if isinstance(found, str)
+        else _rate(name, taken, found, target)
+        for name, found in solves.items()
+    ]
+
+
+def _rate(name: str, taken: ProblemSet, found: Solves, target: float) -> SolveRow:
+    lowest = taken.truth.energies
+    limits = lowest + target * np.abs(lowest)
+    reads = tuple(map(len, found.reads))
+    successes = tuple(int((own <= limit).sum()) for own, limit in zip(found.reads, limits, strict=True))
+    # The time of a device is its access time, which is paid for; around a simulated one the clock says nothing.
+    seconds = float(np.median(found.seconds))
+    spent = seconds if found.access_seconds is None else found.access_seconds
+    per_read = spent * len(found.seconds) / sum(reads)
+    times = [estimate_time(per_read, estimate_share(*counts)) for counts in zip(successes, reads, strict=True)]
+    # Nothing is below a proven optimum but by rounding.
+    residuals = [
+        float(np.maximum(own - best, 0.0).mean() / abs(best))
+        for own, best in zip(found.reads, lowest.tolist(), strict=True)
+        if len(own) and best
+    ]
+    return SolveRow(
+        name,
+        taken.name,
+        *taken.variant,
+        energy=found.energy,
+        gap=found.energy - float(taken.bounds.sum()),
+        median_seconds=seconds,
+        seconds_per_read=per_read,
+        reads=reads,
+        successes=successes,
+        success=estimate_share(sum(successes), sum(reads)),
+        seconds_to_solution=Estimate(*np.median([(t.value, t.low, t.high) for t in times], axis=0).tolist()),
+        residual=float(np.mean(residuals)) if residuals else math.nan,
+        proven=taken.truth.is_proven,
+        access_seconds=found.access_seconds,
+        unsolved=found.unsolved,
+    )
+
+
+def _train(
+    name: str, classifier: AnnealedClassifier, prepared: Prepared, on_iteration: Callable[[], Any]
+) -> TrainingRow:
+    def progress(_: Any) -> None:
+        on_iteration()
+
     try:
-        with _without_convergence_warning():
-            record = measure(prepared, name, fit_annealed(prepared, _copy(classifier, sampler=sampler)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the loss beside the optimum says how far it came
+            record = measure(prepared, name, fit_annealed(prepared, classifier.set_params(callbacks=[progress])))
     except SamplerError as error:
         record = Record(name, error=str(error))
     return TrainingRow(name_of_coordinates(classifier), classifier.bits, record)
 
 
 def _copy(classifier: AnnealedClassifier, **changes: Any) -> AnnealedClassifier:
-    """A copy of the classifier with these changes; the way it is watched and saved is not copied."""
-    return clone(classifier).set_params(callbacks=None, checkpoint=None, resume=False, **changes)
-
-
-def _without_convergence_warning() -> warnings.catch_warnings[None]:
-    """The loss beside the optimum's says how far a training is from it."""
-    return warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
-
-
-class _Watched(Sampler):
-    """Another sampler, with an eye on what it is handed; whatever it raises is a SamplerError, as it is in training."""
-
-    def __init__(self, child: Sampler, watch: Callable[[Any], Any]) -> None:
-        self.child, self.watch = child, watch
-
-    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        try:
-            answers = self.child.solve(problems, seeds)
-        except (SamplerError, OSError):  # the latter is the network's doing, and training goes on after it
-            raise
-        except Exception as error:
-            raise SamplerError(f"{type(self.child).__name__} raised {type(error).__name__}: {error}") from error
-        if len(answers) != len(problems):
-            raise SamplerError(f"{type(self.child).__name__} answered {len(answers)} of {len(problems)} problems")
-        self.watch(problems)
-        return answers
-
-    def prepare(self) -> None:
-        self.child.prepare()
-
-    def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
-        return self.child.summarise(answers)
-
-    @property
-    def has_preflight(self) -> bool:
-        return self.child.has_preflight
-
-    def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
-        return self.child.preflight(problems)
+    """A copy of the classifier with these changes, without its callbacks and checkpoint."""
+    return clone(classifier).set_params(callbacks=None, checkpoint=None, **changes)

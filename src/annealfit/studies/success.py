@@ -1,15 +1,23 @@
-"""How often reads succeed and how long success takes, each with what chance leaves open."""
+"""How often reads of a sampler succeed and how long success takes, held against the lowest energy of each problem."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from statistics import NormalDist
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from annealfit._support.errors import check_number
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit._support.errors import InvalidInputError, check_number
+
+if TYPE_CHECKING:
+    from annealfit.problems.problem import Problems
 
 CONFIDENCE = 0.99  # with which a time to solution holds at least one success
 INTERVAL = 0.95  # of the intervals of estimates
+TRUTH_SECONDS = 10.0  # of the search for the optimum of one problem, at most
 
 
 @dataclass(frozen=True)
@@ -25,28 +33,19 @@ UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 NEVER = Estimate(math.inf, math.inf, math.inf)
 
 
-def estimate_share(successes: int, trials: int, confidence: float = INTERVAL) -> Estimate:
+def estimate_share(successes: int, trials: int) -> Estimate:
     """The share of trials that succeed, with Wilson's interval; without a trial it can be anything.
-
-    With z the normal quantile, p the share and n the trials, the interval is
-    `(p + z²/2n ± z·√(p(1 − p)/n + z²/4n²)) / (1 + z²/n)`. Unlike the textbook's `p ± z·√(p(1 − p)/n)` it says
-    something where p is 0 or 1.
 
     >>> estimate_share(5, 10)
     Estimate(value=0.5, low=0.236..., high=0.763...)
     """
+    from scipy.stats import binomtest  # here: the constants above are needed without SciPy
+
     if trials == 0:
         return Estimate(0.0, 0.0, 1.0)
     check_number("successes", successes, minimum=0, maximum=trials)
-    share = successes / trials
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    shrink = z * z / trials
-    centre = (share + shrink / 2) / (1 + shrink)
-    half = z * math.sqrt(share * (1 - share) / trials + shrink / (4 * trials)) / (1 + shrink)
-    # The ends are exact where all trials agree, but for the last bits.
-    low = 0.0 if successes == 0 else centre - half
-    high = 1.0 if successes == trials else centre + half
-    return Estimate(share, low, high)
+    interval = binomtest(successes, trials).proportion_ci(INTERVAL, method="wilson")
+    return Estimate(successes / trials, float(interval.low), float(interval.high))
 
 
 def time_to_solution(seconds: float, share: float, confidence: float = CONFIDENCE) -> float:
@@ -64,6 +63,53 @@ def time_to_solution(seconds: float, share: float, confidence: float = CONFIDENC
 
 
 def estimate_time(seconds: float, share: Estimate) -> Estimate:
-    """The time to solution of an estimated share, whose interval is carried through: more success, less time."""
-    low, high = time_to_solution(seconds, share.high), time_to_solution(seconds, share.low)
-    return Estimate(time_to_solution(seconds, share.value), low, high)
+    """The time to solution of an estimated share, at the share and at both ends of its interval."""
+    return Estimate(*(time_to_solution(seconds, p) for p in (share.value, share.high, share.low)))
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The lowest energies (P,) known of some problems, and which of them are proven to be the lowest there are."""
+
+    energies: NDArray[np.float64]
+    proven: NDArray[np.bool_]
+    lower_bounds: NDArray[np.float64]  # the energies themselves where they are proven
+    seconds: float = 0.0  # of the search of all the problems
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the optimum of every problem is proven."""
+        return bool(self.proven.all())
+
+    def lowered(self, energies: NDArray[np.float64]) -> Truth:
+        """The truth with lower energies (P,) that a sampler found; proven energies stay."""
+        return replace(self, energies=np.where(self.proven, self.energies, np.minimum(self.energies, energies)))
+
+
+def find_truth(problems: Problems, time_limit: float = TRUTH_SECONDS) -> Truth:
+    """Search every problem for its proven optimum, for `time_limit` seconds at most; then the best found counts.
+
+    A problem that is not convex is not searched: its lowest known energy is the lowest that samplers find.
+
+    >>> from annealfit.problems.curvature import Curvature
+    >>> from annealfit.problems.problem import Problems
+    >>> problems = Problems((Curvature(np.eye(2)),), np.array([[0.3, -0.1]]), np.array([1.0]), bits=1)
+    >>> find_truth(problems).proven
+    array([ True])
+    """
+    from annealfit.samplers import LatticeSolver
+
+    solver = LatticeSolver(time_limit=time_limit)
+    solver.prepare()
+    began = time.perf_counter()
+    try:
+        answers = solver.solve(problems, [0] * len(problems))
+    except InvalidInputError:
+        unknown = np.full(len(problems), np.inf)
+        return Truth(unknown, np.zeros(len(problems), dtype=bool), -unknown)
+    return Truth(
+        energies=np.array([answer.best_energy for answer in answers]),
+        proven=np.array([answer.info["proven"] for answer in answers]),
+        lower_bounds=np.array([answer.info["lower_bound"] for answer in answers]),
+        seconds=time.perf_counter() - began,
+    )

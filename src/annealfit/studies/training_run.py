@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import platform
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -26,20 +26,16 @@ from annealfit.data.features import RandomConvFeatures, RowScaler
 from annealfit.data.rows import NpyTable, is_out_of_core
 from annealfit.data.rows.tables import chunk_bounds
 from annealfit.models import AnnealedClassifier, AnnealedConvNet
-from annealfit.models.baselines import ADAM_RATE, SGD_RATE, BaselineResult, solve_logistic, train_adam, train_sgd
+from annealfit.models.baselines import ADAM_RATE, SGD_RATE, solve_logistic, train_adam, train_sgd
 from annealfit.models.conv_net import with_trained_layers
 from annealfit.models.image_classifier import ImageClassifier
 from annealfit.models.metrics import classification_metrics
 from annealfit.studies.records import Record, RunSpec
 from annealfit.training import HistoryRow
-from annealfit.training.initialization import uniform
-from annealfit.training.loop import Callback
 from annealfit.training.objectives import HeadPoint, LinearHead
 from annealfit.training.objectives.conv_net import HEAD
-
-# Adam takes about this many steps: many epochs on few images, a few epochs on many.
-ADAM_STEPS, ADAM_BATCH = 2000, 50
-FEWEST_EPOCHS, MOST_EPOCHS = 5, 100
+from annealfit.training.policies import uniform
+from annealfit.training.trainer import Callback
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +78,6 @@ class Prepared:
         """Return the objective of the training part."""
         return LinearHead.of_arrays(self.X_train, self.dataset.y_train, self.n_classes, regularization)
 
-    def test_head(self) -> LinearHead:
-        """Return the loss on the test part, without a penalty."""
-        return LinearHead.of_arrays(self.X_test, self.dataset.y_test, self.n_classes, 0.0)
-
 
 def _write_features(features: RandomConvFeatures, images: Any, path: Path) -> NpyTable:
     file = np.lib.format.open_memmap(path, "w+", np.float32, (len(images), features.n_features_out_))
@@ -108,62 +100,75 @@ class Fitted:
     filter_penalty: float = 0.0  # added to the loss where filters are trained
     features: RandomConvFeatures | None = None  # of a network, as its training left them
 
+    @classmethod
+    def of(
+        cls,
+        trained: AnnealedClassifier | AnnealedConvNet,
+        net: AnnealedConvNet | None = None,
+        features: RandomConvFeatures | None = None,
+    ) -> Fitted:
+        """Return what a fitted estimator learned; `net` is the network whose loss it is measured by."""
+        features = trained.features_ if isinstance(trained, AnnealedConvNet) else features
+        return cls(
+            np.vstack([trained.coef_.T, trained.intercept_]),
+            trained.history_,
+            trained.history_[-1]["seconds"],
+            trained.regularization,
+            trained.stop_reason_,
+            0.0 if net is None or features is None else _filter_penalty(net, features),
+            features,
+        )
+
 
 def fit_annealed(prepared: Prepared, classifier: AnnealedClassifier) -> Fitted:
     """Train the classifier on the prepared features."""
-    return _fitted(classifier.fit(prepared.X_train, prepared.dataset.y_train))
+    return Fitted.of(classifier.fit(prepared.X_train, prepared.dataset.y_train))
 
 
 def fit_sgd(prepared: Prepared, regularization: float, seed: int) -> Fitted:
     """Train by the paper's SGD, from the uniform initial weights of the seed."""
     head = prepared.head(regularization)
-    return _of_baseline(train_sgd(head, uniform(head, seed)), regularization)
+    result = train_sgd(head, uniform(head, seed))
+    return Fitted(result.weights, result.history, result.seconds, regularization)
 
 
 def fit_optimum(prepared: Prepared, regularization: float) -> Fitted:
     """Solve logistic regression: the least loss there is."""
-    return _of_baseline(solve_logistic(prepared.X_train, prepared.dataset.y_train, regularization), regularization)
+    result = solve_logistic(prepared.X_train, prepared.dataset.y_train, regularization)
+    return Fitted(result.weights, result.history, result.seconds, regularization)
 
 
 def fit_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     """Train the network by annealing."""
-    return _fitted(net.fit(dataset.X_train, dataset.y_train), net)
+    return Fitted.of(net.fit(dataset.X_train, dataset.y_train), net)
 
 
 def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     """Train the head alone by annealing, on the filters that the network starts from."""
-    frozen = clone(net).set_params(trainable=(), checkpoint=None, resume=False)
+    settings = net.get_params(deep=False)
+    head = AnnealedClassifier(
+        **{name: settings[name] for name in AnnealedClassifier().get_params() if name in settings}
+    )
+    features = net.first_features(dataset.X_train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far it came
-        return _fitted(frozen.fit(dataset.X_train, dataset.y_train), net)
+        head.set_params(checkpoint=None).fit(features.transform(dataset.X_train), dataset.y_train)
+    return Fitted.of(head, net, features)
 
 
 def fit_network_by_adam(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
-    """Train the network's loss by Adam, from the weights that annealing starts from."""
-    blank = clone(net).set_params(checkpoint=None, resume=False)
+    """Train the network's loss by Adam, from the weights that annealing starts from.
+
+    It takes about 2,000 steps: up to 100 epochs on few images, at least 5 on many.
+    """
+    batch_size = 50
+    blank = clone(net).set_params(checkpoint=None)
     loss, weights = blank.loss_and_start(dataset.X_train, dataset.y_train)
-    epochs = int(np.clip(ADAM_STEPS * ADAM_BATCH / len(loss.images), FEWEST_EPOCHS, MOST_EPOCHS))
-    result = train_adam(loss, weights, epochs=epochs, batch_size=ADAM_BATCH, seed=seed_of(net.random_state))
+    epochs = int(np.clip(2000 * batch_size / len(loss.images), 5, 100))
+    result = train_adam(loss, weights, epochs=epochs, batch_size=batch_size, seed=seed_of(net.random_state))
     features = with_trained_layers(blank.first_features(dataset.X_train), result.weights)
     penalty = _filter_penalty(net, features)
     return Fitted(result.weights[HEAD], result.history, result.seconds, net.regularization, "", penalty, features)
-
-
-def _fitted(trained: AnnealedClassifier | AnnealedConvNet, net: AnnealedConvNet | None = None) -> Fitted:
-    features = trained.features_ if isinstance(trained, AnnealedConvNet) else None
-    return Fitted(
-        np.vstack([trained.coef_.T, trained.intercept_]),
-        trained.history_,
-        trained.history_[-1]["seconds"],
-        trained.regularization,
-        trained.stop_reason_,
-        0.0 if net is None or features is None else _filter_penalty(net, features),
-        features,
-    )
-
-
-def _of_baseline(result: BaselineResult, regularization: float) -> Fitted:
-    return Fitted(result.weights, result.history, result.seconds, regularization)
 
 
 def _filter_penalty(net: AnnealedConvNet, features: RandomConvFeatures) -> float:
@@ -174,10 +179,19 @@ def _filter_penalty(net: AnnealedConvNet, features: RandomConvFeatures) -> float
 
 def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
     """Return the record of a method: loss, the six metrics on both parts, history, answers to sample images."""
-    dataset = prepared.dataset
+    dataset, n_classes = prepared.dataset, prepared.n_classes
     at_end = prepared.head(fitted.regularization).at(fitted.weights)
-    on_test = prepared.test_head().at(fitted.weights)
+    on_test = LinearHead.of_arrays(prepared.X_test, dataset.y_test, n_classes, 0.0).at(fitted.weights)
     predicted = _predict(on_test)
+    samples: dict[str, Any] = {}
+    if len(dataset.X_test.shape) >= 3:  # images: the first of each class
+        labels, places = np.unique(dataset.y_test, return_index=True)
+        features = np.concatenate([prepared.X_test[place : place + 1] for place in places.tolist()])
+        head = LinearHead.of_arrays(features.astype(np.float64), labels, n_classes, 0.0)
+        (probabilities,) = _distributions(head.at(fitted.weights))
+        samples["sample_images"], samples["sample_labels"] = dataset.X_test[places], labels.astype(np.int64)
+        samples["sample_probabilities"] = np.ascontiguousarray(probabilities.T)
+    rows = cast(Sequence[dict[str, Any]], fitted.history)
     return Record(
         method=method,
         spec=spec,
@@ -188,11 +202,23 @@ def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | Non
         stop_reason=fitted.stop_reason,
         train=classification_metrics(dataset.y_train, _predict(at_end)),
         test=classification_metrics(dataset.y_test, predicted),
-        confusion=confusion_matrix(dataset.y_test, predicted, labels=np.arange(prepared.n_classes)).astype(np.int64),
-        history=_columns(fitted.history),
+        confusion=confusion_matrix(dataset.y_test, predicted, labels=np.arange(n_classes)).astype(np.int64),
+        history={  # by column; a missing number is NaN
+            name: np.array([np.nan if row[name] is None else row[name] for row in rows])
+            for name in (rows[0] if rows else ())
+        },
         environment=environment(),
-        **_samples(prepared, on_test),
+        **samples,
     )
+
+
+def _distributions(point: HeadPoint) -> Iterator[NDArray[np.float64]]:
+    """The probabilities (C, n) of the rows, chunk by chunk."""
+    yield from map(point.distribution, point.head.rows.chunks())
+
+
+def _predict(point: HeadPoint) -> NDArray[np.intp]:
+    return np.concatenate([probabilities.argmax(axis=0) for probabilities in _distributions(point)])
 
 
 def measure_network(dataset: Dataset, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
@@ -201,36 +227,6 @@ def measure_network(dataset: Dataset, method: str, fitted: Fitted, spec: RunSpec
     assert features is not None, "a network has features of its own"
     prepared = Prepared(dataset, features, features.transform(dataset.X_train), features.transform(dataset.X_test))
     return measure(prepared, method, fitted, spec)
-
-
-def _predict(point: HeadPoint) -> NDArray[np.intp]:
-    """The label of every row, (N,), chunk by chunk."""
-    distributions = point.distributions
-    return np.concatenate([distributions(chunk).argmax(axis=0) for chunk in point.head.rows.chunks()])
-
-
-def _samples(prepared: Prepared, on_test: HeadPoint) -> dict[str, Any]:
-    """The first test image of each class with its label and probabilities; none where rows are no images."""
-    dataset = prepared.dataset
-    if len(dataset.X_test.shape) < 3:
-        return {}
-    _, samples = np.unique(dataset.y_test, return_index=True)
-    features = np.concatenate([prepared.X_test[position : position + 1] for position in samples.tolist()])
-    labels = dataset.y_test[samples]
-    head = LinearHead.of_arrays(np.asarray(features, dtype=np.float64), labels, prepared.n_classes, 0.0)
-    (chunk,) = head.rows.chunks()
-    return {
-        "sample_images": dataset.X_test[samples],
-        "sample_labels": labels.astype(np.int64),
-        "sample_probabilities": np.ascontiguousarray(head.at(on_test.weights).distributions(chunk).T),
-    }
-
-
-def _columns(history: Sequence[HistoryRow]) -> dict[str, NDArray[Any]]:
-    """The history by column; a missing number is NaN."""
-    rows = cast(Sequence[dict[str, Any]], history)
-    names = rows[0] if rows else ()
-    return {name: np.array([np.nan if row[name] is None else row[name] for row in rows]) for name in names}
 
 
 def environment() -> dict[str, str]:
@@ -270,12 +266,12 @@ def run_training(
     """Fit `classifier`, and with `baselines` SGD and logistic regression on the same features.
 
     `rows` are training features and labels that are elsewhere, as on a cluster. SGD starts from the uniform initial
-    weights of the classifier's seed and takes the paper's 1000 steps. Ctrl-C ends the training; its result so far is
-    kept, if there is one.
+    weights of the classifier's seed and takes the paper's 1000 steps. Ctrl-C ends the training and keeps its result
+    so far.
     """
     _fit_interruptibly(classifier, rows or (prepared.X_train, prepared.dataset.y_train), callbacks)
     regularization, seed = classifier.regularization, seed_of(classifier.random_state)
-    fitted = {f"QUBO {classifier.bits}-bit": _fitted(classifier)}
+    fitted = {f"QUBO {classifier.bits}-bit": Fitted.of(classifier)}
     if baselines:
         fitted[f"SGD (rate {SGD_RATE})"] = fit_sgd(prepared, regularization, seed)
         fitted["Logistic optimum"] = fit_optimum(prepared, regularization)
@@ -286,12 +282,12 @@ def run_training(
 def run_network_training(dataset: Dataset, net: AnnealedConvNet, callbacks: Sequence[Callback] = ()) -> TrainingRun:
     """Fit `net`, then the same network with its filters frozen, and by Adam from the same weights.
 
-    All three have the same loss: the filters' penalty counts for the frozen network too. Ctrl-C ends the training; its
-    result so far is kept, if there is one.
+    All three have the same loss: the penalty of the filters counts for the frozen network too. Ctrl-C ends the
+    training and keeps its result so far.
     """
     _fit_interruptibly(net, (dataset.X_train, dataset.y_train), callbacks)
     fitted = {
-        f"QUBO {net.bits}-bit": _fitted(net, net),
+        f"QUBO {net.bits}-bit": Fitted.of(net, net),
         "Frozen filters": fit_frozen_network(dataset, net),
         f"Adam (rate {ADAM_RATE})": fit_network_by_adam(dataset, net),
     }
@@ -312,7 +308,7 @@ def _fit_interruptibly(estimator: Any, rows: tuple[Any, Any], callbacks: Sequenc
 
 
 def _model(prepared: Prepared, classifier: AnnealedClassifier) -> ImageClassifier | AnnealedClassifier:
-    """A model of the data as they come: images with their features, or rows, whose scaling moves into the weights."""
+    """A model that takes images, or rows as they were given: scaling of rows moves into the weights."""
     features, dataset = prepared.features, prepared.dataset
     if isinstance(features, RandomConvFeatures):
         return ImageClassifier(features, classifier, dataset.class_names, dataset.preparation)
@@ -321,10 +317,7 @@ def _model(prepared: Prepared, classifier: AnnealedClassifier) -> ImageClassifie
         model.coef_ = classifier.coef_ / features.scale_
         model.intercept_ = classifier.intercept_ - model.coef_ @ features.mean_
     names = dataset.class_names
-    labels = np.array([int(name) for name in names] if all(map(_is_whole_number, names)) else names)
+    are_numbers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names)
+    labels = np.array([int(name) for name in names] if are_numbers else names)
     model.classes_ = labels[classifier.classes_]
     return model
-
-
-def _is_whole_number(name: str) -> bool:
-    return name.removeprefix("-").isdecimal() and str(int(name)) == name

@@ -1,34 +1,40 @@
-"""Training: the loop, the step it repeats, the policies it asks, its state, its history and its checkpoints."""
+"""Training: objectives, the trainer, its policies, state, history and checkpoints."""
 
 from annealfit.training.acceptance import ACCEPTANCES, Decision, Proposal
 from annealfit.training.checkpoint import Checkpoint
-from annealfit.training.damping import DAMPINGS, DampingPolicy, FixedDamping, LevenbergMarquardt
-from annealfit.training.history import HistoryRow
-from annealfit.training.initialization import INITIALIZATIONS
-from annealfit.training.loop import Iteration, Trainer, TrainingResult
-from annealfit.training.outcome import Outcome
-from annealfit.training.precision import PRECISION_POLICIES, PrecisionPolicy
-from annealfit.training.ranges import RANGE_POLICIES, RangePolicy
-from annealfit.training.state import PartState, TrainingState
-from annealfit.training.step import Plan
-from annealfit.training.stopping import Stopping
+from annealfit.training.method import METHODS, FilterMethod, Method
+from annealfit.training.policies import (
+    DAMPINGS,
+    INITIALIZATIONS,
+    PRECISION_POLICIES,
+    RANGE_POLICIES,
+    DampingPolicy,
+    FixedDamping,
+    LevenbergMarquardt,
+    Outcome,
+    PrecisionPolicy,
+    RangePolicy,
+)
+from annealfit.training.state import HistoryRow, TrainingState
+from annealfit.training.trainer import Iteration, Stopping, Trainer, TrainingResult, run
 
 __all__ = [
     "ACCEPTANCES",
     "DAMPINGS",
     "INITIALIZATIONS",
+    "METHODS",
     "PRECISION_POLICIES",
     "RANGE_POLICIES",
     "Checkpoint",
     "DampingPolicy",
     "Decision",
+    "FilterMethod",
     "FixedDamping",
     "HistoryRow",
     "Iteration",
     "LevenbergMarquardt",
+    "Method",
     "Outcome",
-    "PartState",
-    "Plan",
     "PrecisionPolicy",
     "Proposal",
     "RangePolicy",
@@ -36,4 +42,5 @@ __all__ = [
     "Trainer",
     "TrainingResult",
     "TrainingState",
+    "run",
 ]

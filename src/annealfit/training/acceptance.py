@@ -1,33 +1,59 @@
-"""Acceptance rules: which of the proposed updates are applied, and by how much."""
+"""Acceptance rules: which of the proposed updates are applied, and how far the step goes."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.arrays import Array
+from annealfit._support.arrays import Array, rounded
 from annealfit._support.errors import InvalidInputError
-from annealfit.training.objectives import Point
-from annealfit.training.objectives.base import Span, group_starts
+from annealfit.training.objectives.links import group_starts
+from annealfit.training.objectives.protocol import Point
 
-Multiple = float | Array  # one for all blocks, or one for each (blocks,)
+Multiple = float | Array  # one for all blocks, or one per block (B,)
+
+LARGEST_MULTIPLE = 16.0  # a longer step comes from a direction with almost no curvature; the next iteration can go on
+HALVINGS = 4
+_FLAT = (
+    1e-9  # eigenvalues below this share of the largest, in units in which each direction has curvature 1, are dropped
+)
+_FIRM = 1e-5  # squared pivots of a unit-diagonal matrix: where none is smaller, no direction is nearly flat
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """The updates to apply (P,), their multiple, and the multiple of the previous step.
+
+    `remove_class_mean` subtracts the mean over the classes from the new weights (see `Point.moved`).
+    """
+
+    accepted: NDArray[np.bool_]
+    multiple: Multiple = 1.0
+    previous: Multiple = 0.0
+    remove_class_mean: bool = False
+    balanced: InitVar[bool | None] = None  # the name of remove_class_mean in 0.2.0
+
+    def __post_init__(self, balanced: bool | None) -> None:
+        if balanced is not None:
+            warnings.warn("Decision(balanced=…) is now Decision(remove_class_mean=…)", FutureWarning, stacklevel=3)
+            object.__setattr__(self, "remove_class_mean", bool(balanced))
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """The sampler's answers of one iteration, not yet applied. A rule may look at where they lead."""
+    """The sampler's answers of one iteration, not yet applied. A rule may evaluate the points they lead to."""
 
     point: Point  # before the update
-    updates: Array  # of every problem's parameters, (P, D)
-    energies: Array  # twice the surrogate's value of every problem's update, (P,)
-    step: float = 1.0  # α: every multiple is multiplied by it
-    previous: Point | None = None  # from which the last step that was applied led to the point
-    solved: NDArray[np.bool_] | None = None  # the others' blocks stay where they are; None is all, (P,)
-    _spans: dict[bytes, Span] = field(default_factory=dict, init=False, repr=False)
-    _tried: dict[tuple[bytes, ...], Point] = field(default_factory=dict, init=False, repr=False)
+    updates: Array  # of every problem's parameters (P, D)
+    energies: Array  # of every problem's update: twice the surrogate's value (P,)
+    step: float = 1.0  # α: multiplies every multiple
+    previous: Array | None = None  # weights before the last step that was applied
+    solved: NDArray[np.bool_] | None = None  # problems with an answer (P,); the blocks of others stay
+    _points: dict[tuple[bytes, ...], Point] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def loss(self) -> float:
@@ -40,145 +66,115 @@ class Proposal:
         multiple: Multiple = 1.0,
         previous: Multiple = 0.0,
         *,
-        balanced: bool = False,
+        remove_class_mean: bool = False,
     ) -> Point:
-        """The point that a multiple of the accepted problems' updates (P,), and of the previous step, leads to.
+        """Return the point after a multiple of the accepted updates (P,) and a multiple of the previous step.
 
-        Before the second step there is no previous one, and its multiple means nothing. A balanced one is as in
-        `Decision`.
+        A point that was evaluated before is not evaluated again.
         """
         if not accepted.any():
             return self.point
-        key = (
-            accepted.tobytes(),
-            np.asarray(multiple).tobytes(),
-            np.asarray(previous).tobytes(),
-            bytes([bool(balanced)]),
-        )
-        if key not in self._tried:
-            self._tried[key] = self._moved(accepted, multiple, previous, balanced)
-        return self._tried[key]
+        key = tuple(np.asarray(value).tobytes() for value in (accepted, multiple, previous, remove_class_mean))
+        if key not in self._points:
+            self._points[key] = self.point.moved(
+                self._step(accepted, multiple, previous), remove_class_mean=remove_class_mean
+            )
+        return self._points[key]
 
-    def newton_multiple(self, accepted: NDArray[np.bool_]) -> float:
-        """The multiple that minimises the loss to second order along the accepted updates.
-
-        0 where the loss does not fall; 1, the surrogate's own step, where it bends down and has no least.
-        """
-        span = self._span(accepted)
-        bends, count = span.curvature_along(), len(span.directions)
-        slope = float((self.point.gradients * span.directions[0]).sum())
-        bend = float(bends[: len(bends) // count, : len(bends) // count].sum())
-        if slope >= 0:
-            return 0.0
-        return -slope / bend if bend > 0 else 1.0
-
-    def newton_multiples(self, accepted: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """The same with a multiple for each block (blocks,), of its update and of its previous step."""
-        span = self._span(accepted)
-        slopes = (self.point.gradients * span.directions).sum(axis=2)
-        bends, (count, blocks) = span.curvature_along(), slopes.shape
-        if len(bends) == slopes.size:
-            found = _least(bends, slopes.ravel()).reshape(slopes.shape)
-        else:
-            starts = group_starts(blocks, len(bends) // count)
-            by_group = _least(bends, np.add.reduceat(slopes, starts, axis=1).ravel()).reshape(count, -1)
-            found = np.repeat(by_group, np.diff(np.append(starts, blocks)), axis=1)
-        return found[0], found[1] if count > 1 else np.zeros(blocks)
-
-    def _moved(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple, balanced: bool) -> Point:
-        is_plain = np.ndim(multiple) == 0 and not np.any(previous) and not balanced
-        if is_plain and accepted.tobytes() not in self._spans:  # nobody searched: no need to know the directions
-            return self.point.moved((multiple * self.step) * self._direction(accepted))
-        span = self._span(accepted)
-        multiples = np.zeros(span.directions.shape[:2])
+    def _step(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple) -> Array:
+        directions = self._directions(accepted, with_previous=bool(np.any(previous)))
+        multiples: Array = np.empty(directions.shape[:2])
         for row, given in zip(multiples, (multiple, previous), strict=False):
             row[:] = self.step * np.asarray(given)
-        if self.solved is not None and len(self.solved) == len(multiples.T):
+        if self.solved is not None and len(self.solved) == multiples.shape[1]:
             multiples[:, ~self.solved] = 0.0
-        return getattr(span, "at_without_class_mean", span.at)(multiples) if balanced else span.at(multiples)
+        return (multiples[:, :, None] * directions).sum(axis=0)
 
-    def _span(self, accepted: NDArray[np.bool_]) -> Span:
-        key = accepted.tobytes()
-        if key not in self._spans:
-            updates = self._direction(accepted).reshape(self.point.gradients.shape)
-            self._spans[key] = self.point.span(updates, self.previous)
-        return self._spans[key]
+    def newton_multiple(self, accepted: NDArray[np.bool_]) -> float:
+        """Return the multiple of the accepted updates that minimises the loss to second order, to 16 bits.
 
-    def _direction(self, accepted: NDArray[np.bool_]) -> Array:
-        return self.updates * accepted[:, None]
+        0 where the loss does not decrease; 1, the surrogate's own step, where its curvature is not positive.
+        """
+        directions = self._directions(accepted, with_previous=False)
+        slope = float((self.point.gradients * directions[0]).sum())
+        if slope >= 0:
+            return 0.0
+        curvature = float(self.point.curvature_along(directions).sum())
+        return float(rounded(-slope / curvature)) if curvature > 0 else 1.0
+
+    def newton_multiples(self, accepted: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Return the multiples of updates and previous step that minimise the loss to second order, to 16 bits.
+
+        There is one per block. Rounding changes the decrease of the loss by 1e-10 of it, and makes the step independent
+        of the order in which rows are summed (see `rounded`).
+        """
+        directions = self._directions(accepted)
+        slopes: Array = (self.point.gradients * directions).sum(axis=2)
+        curvature = self.point.curvature_along(directions, self.previous)
+        count, blocks = len(directions), len(self.point.gradients)
+        starts = group_starts(blocks, len(curvature) // count)
+        by_group = _minimiser(curvature, np.add.reduceat(slopes, starts, axis=1).ravel()).reshape(count, -1)
+        found = np.repeat(rounded(by_group), np.diff(np.append(starts, blocks)), axis=1)
+        return found[0], found[1] if count > 1 else np.zeros(blocks)
+
+    def _directions(self, accepted: NDArray[np.bool_], *, with_previous: bool = True) -> Array:
+        """Return the accepted updates and the previous step, if there is one, as blocks (m, B, S)."""
+        updates = (self.updates * accepted[:, None]).reshape(self.point.gradients.shape)
+        if self.previous is None or not with_previous:
+            return updates[None]
+        return np.stack([updates, self.point.step_from(self.previous)])
 
 
-def _least(bends: Array, slopes: Array) -> Array:
-    """Where `sᵀm + ½mᵀBm` is least; along directions in which it hardly bends, or twice the same, nothing.
+def _minimiser(curvature: Array, slopes: Array) -> Array:
+    """Return the minimiser of `sᵀm + ½mᵀBm`; nearly flat and repeated directions get 0.
 
-    Where it bends down there is no least; there the step is that of the same bend upward.
+    Where B is not positive the step is that of the same curvature with a positive sign.
     """
-    if not np.isfinite(bends).all():
+    if not np.isfinite(curvature).all():
         raise InvalidInputError(
             "the curvature along a step overflowed: features, weights or steps are too large; "
             "standardise the features, or start anew where these weights came from a file"
         )
-    from annealfit.problems import _kernels  # numba takes a moment to import: only when it is needed
-
-    found, is_firm = _kernels.least(bends, slopes, _FIRM)
-    if is_firm:  # as mostly: a tenth of an eigenproblem's work
-        return found
-    scales = np.sqrt(np.abs(bends.diagonal()))
+    scales = np.sqrt(np.abs(curvature.diagonal()))
     scales = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
-    scaled = bends * scales[:, None] * scales
+    scaled = curvature * scales[:, None] * scales
+    try:
+        factor = np.linalg.cholesky(scaled)
+        if factor.diagonal().min() ** 2 >= _FIRM:  # the usual case, cheaper than eigenvalues
+            return -scales * np.linalg.solve(scaled, scales * slopes)
+    except np.linalg.LinAlgError:
+        pass
     values, vectors = np.linalg.eigh(scaled)
     sizes = np.abs(values)
     inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > _FLAT * sizes.max(initial=0.0))
     return -scales * (vectors @ (inverse * (vectors.T @ (scales * slopes))))
 
 
-_FLAT = 1e-9  # of the largest bend, after each direction is given length 1 in it
-_FIRM = 1e-5  # squared pivots of a matrix whose diagonal is 1: where none is smaller, hardly a direction is flat
-
-
-@dataclass(frozen=True, eq=False)
-class Decision:
-    """Which problems' updates to apply (P,), the multiple of them, and that of the step before.
-
-    A balanced step ends without what all blocks share, where the objective knows that it is nothing but a penalty.
-    """
-
-    accepted: NDArray[np.bool_]
-    multiple: Multiple = 1.0
-    previous: Multiple = 0.0
-    balanced: bool = False
-
-
 Acceptance = Callable[[Proposal], Decision]
-
-# A longer step than this comes of a direction in which the loss hardly bends; the next iteration can go on.
-LARGEST_MULTIPLE = 16.0
-HALVINGS = 4
 
 
 def always(proposal: Proposal) -> Decision:
-    """Apply everything, as the paper does."""
+    """Apply every update, as the paper does."""
     return Decision(np.ones(len(proposal.energies), dtype=bool))
 
 
 def descent(proposal: Proposal) -> Decision:
     """Apply the updates whose surrogate is negative.
 
-    Where the curvature bounds the loss's, `f(W + U) ≤ f(W) + Σ_c s_c(u_c)`: the loss falls, by theorem, without
-    a search. The theorem is about real numbers: where rounding hides the sign of a surrogate, with features of 10⁷ and
-    more, or where the curvature is no bound, the loss may rise, and then nothing is applied.
+    Where the curvature is an upper bound, `f(W + U) ≤ f(W) + Σ_c s_c(u_c)`: the loss decreases without a search. Where
+    rounding hides the sign of a surrogate (features of 10⁷ and more), or the curvature is no bound, the loss may
+    increase; then nothing is applied.
     """
     chosen = proposal.energies < 0
-    if chosen.any() and not proposal.after(chosen).loss <= proposal.loss:  # of the point that is looked at next anyway
+    if chosen.any() and not proposal.after(chosen).loss <= proposal.loss:
         chosen = np.zeros_like(chosen)
     return Decision(chosen)
 
 
 def line_search(proposal: Proposal) -> Decision:
-    """Apply the updates that promise descent, by the multiple that minimises the true loss to second order.
+    """Apply the updates with a negative surrogate, times the multiple that minimises the true loss to second order.
 
-    The surrogate is steeper than the loss, so this is usually a longer step. It is taken only if the loss falls;
-    else the step is halved a few times, and in the end nothing is applied.
+    The step is taken only if the loss decreases; else it is halved a few times, and then nothing is applied.
     """
     chosen = proposal.energies < 0
     if chosen.any():
@@ -191,20 +187,17 @@ def line_search(proposal: Proposal) -> Decision:
 
 
 def subspace(proposal: Proposal) -> Decision:
-    """Like `line_search`, with a multiple for each block, and in a second direction too: the step before.
+    """Minimise the true loss to second order over multiples of all updates and all previous steps (momentum).
 
-    The loss is minimised to second order over the span of all blocks' updates and all blocks' previous steps. What
-    it needs beyond the line search are sums over rows of products that are at hand. The step is balanced.
-
-    Far from a parabola even an eighth of that step may be too long; and as it is made of multiples, narrower ranges
-    would not shorten it. Then it is the line search's turn, whose multiple is limited.
+    Every block has its own two multiples, and the class mean is removed. If even an eighth of that step does not
+    decrease the loss, `line_search` decides, whose multiple is limited.
     """
     chosen = proposal.energies < 0
     if chosen.any():
         multiple, previous = proposal.newton_multiples(chosen)
         for _ in range(HALVINGS):
-            if proposal.after(chosen, multiple, previous, balanced=True).loss < proposal.loss:
-                return Decision(chosen, multiple, previous, balanced=True)
+            if proposal.after(chosen, multiple, previous, remove_class_mean=True).loss < proposal.loss:
+                return Decision(chosen, multiple, previous, remove_class_mean=True)
             multiple, previous = multiple / 2, previous / 2
     return line_search(proposal)
 
@@ -213,8 +206,6 @@ ACCEPTANCES: dict[str, Acceptance] = {
     "always": always,
     "descent": descent,
     "line_search": line_search,
-    "second_direction": subspace,
+    "subspace": subspace,
+    "second_direction": subspace,  # its name in 0.2.0
 }
-
-# Rules that apply an update without a look at the loss: they rest on a curvature that bounds it.
-RESTING_ON_A_BOUND = frozenset({descent})

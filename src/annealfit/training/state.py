@@ -1,99 +1,109 @@
-"""What the next iteration needs."""
+"""The state of a training between two iterations, and the history that it writes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypedDict
 
-import numpy as np
-from numpy.typing import NDArray
-
-from annealfit._support.arrays import SideBySide
-from annealfit.training.objectives import ONLY
+from annealfit._support.arrays import Array
 
 
-@dataclass(frozen=True, eq=False)
-class Best:
-    """The weights of every part that did best on the validation data so far."""
+class HistoryRow(TypedDict, total=False):
+    """One iteration. Rows are plain dicts, so `pandas.DataFrame(history)` makes a table of them.
 
-    iteration: int
-    merit: tuple[float, float]
-    parts: Mapping[str, NDArray[np.float64]]
+    A sampler may add columns (`Sampler.summarise`); those of a device and of blocks are listed at the end.
+    """
 
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """Those of an objective that has one part."""
-        return self.parts[ONLY]
+    iteration: int  # from 1
+    round: int  # of a network, from 1
+    layer: str  # of a network: the layer that was trained, "conv1" … or "head"
+    loss: float  # regularised, on the training data, after the iteration
+    cross_entropy: float  # the loss without the penalty
+    accuracy: float  # weighted share of the training rows that are classified correctly
+    loss_change: float  # negative is good
+    energy: float  # sum over the solved problems of the energies of the sampler's answers
+    lower_bound: float | None  # no sampler can reach an energy below; None where the curvature is not convex
+    gap: float | None  # energy − lower_bound
+    solved: int  # problems that the sampler answered
+    accepted: int  # problems whose update was applied
+    multiple: float  # of the accepted updates; 0 where none was accepted
+    range: float  # mean δ of the problems
+    bits: int  # K
+    damping: float | None  # of a damped curvature, in units of the mean of its diagonal
+    failures: str  # why problems were not solved; usually empty
+    seconds: float  # since the training began
+    # with validation data
+    validation_loss: float  # without a penalty
+    validation_cross_entropy: float
+    validation_accuracy: float
+    # with a device
+    calls: int
+    access_seconds: float
+    chain_breaks: float  # mean share of broken chains in a read
+    raw_energy: float  # sum of the energies before polishing
+    fault_count: int
+    faults: str
+    # with blocks
+    failed_blocks: int  # blocks without an answer, which kept their value or took a rounded continuous minimum
 
 
-def merit_of(figures: Mapping[str, float]) -> tuple[float, float]:
-    """What weights are compared by: more rows right, or as many and a lower loss. Larger is better."""
-    return float(figures.get("accuracy", 0.0)), -float(figures["loss"])
-
-
-@dataclass(frozen=True, eq=False)
-class Previous:
-    """The point that the last applied step started from."""
-
-    weights: NDArray[np.float64]
-    cached_outputs: NDArray[np.float64] | SideBySide | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Last:
-    """What a range policy is told again at its next revision."""
-
-    rating: float  # of the iteration, by the policy itself
-    ranges: NDArray[np.float64]  # kept at that iteration, (P,)
+# Columns that hold None where there is no number.
+OPTIONAL_COLUMNS = frozenset({"lower_bound", "gap", "damping"})
 
 
 @dataclass(frozen=True, eq=False)
 class Anchor:
-    """Where the curvature was worked out last, and what it measured that point by."""
+    """The weights at which the curvature was computed last, and the measure of that point."""
 
-    weights: NDArray[np.float64]
+    weights: Array
     measure: float
 
 
 @dataclass(frozen=True, eq=False)
-class PartState:
-    """What the next step of a part needs."""
+class Best:
+    """The weights with the best figures on the validation data so far; of a network, the weights of every layer."""
 
-    weights: NDArray[np.float64]  # of a linear head W, (D, outputs), the bias in the last row
-    ranges: NDArray[np.float64] | None = None  # δ of every problem, (P,), as the range policy keeps them; None before
-    bits: int = 0  # the part's first turn, and no bits either
-    damping: float | None = None  # of the curvature, where there is a policy for it
-    previous: Previous | None = None  # before the last step that was applied
-    last: Last | None = None  # what the range policy made of the step before
-    anchor: Anchor | None = None  # of a curvature that serves for a while
+    iteration: int
+    merit: tuple[float, float]  # accuracy and negative loss: larger is better
+    weights: Any
+
+
+def merit_of(figures: Mapping[str, float]) -> tuple[float, float]:
+    """Return the figures to compare weights by: higher accuracy, or the same and a lower loss."""
+    return float(figures.get("accuracy", 0.0)), -float(figures["loss"])
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """A training between two iterations. Replaced as a whole, so an interrupt never sees half of one."""
+    """What the next iteration needs. It is replaced as a whole, so an interrupt never leaves half of one."""
 
     iteration: int
-    parts: Mapping[str, PartState]  # of an objective that is trained in turns; else there is one, `ONLY`
-    part: str = ONLY  # that had its turn last; before the first iteration, the one that is next
-    best: Best | None = None  # where there are validation data
-    cached_outputs: NDArray[np.float64] | SideBySide | None = None  # by the point, beyond its weights
-
-    @property
-    def own(self) -> PartState:
-        """The state of the part that had its turn last."""
-        return self.parts[self.part]
-
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """The weights of the part that had its turn last."""
-        return self.own.weights
+    weights: Array  # of a linear head (D, outputs), the bias in the last row
+    ranges: Array | None = None  # kept by the range policy, one per problem (P,); None before the first iteration
+    bits: int = 0
+    damping: float | None = None
+    previous: Array | None = None  # weights before the last step that was applied
+    rating: float | None = None  # of the last iteration, by the range policy
+    last_ranges: Array | None = None  # kept at the last iteration (P,)
+    anchor: Anchor | None = None  # of a curvature that is not computed at every iteration
+    best: Best | None = None  # with validation data
 
     def on_other_data(self) -> TrainingState:
-        """The state without what belongs to the data: memories, the steps before, where the curvature is from."""
-        parts = {name: replace(own, previous=None, anchor=None) for name, own in self.parts.items()}
-        return replace(self, parts=parts, cached_outputs=None)
+        """Return the state without what belongs to the training data."""
+        return replace(self, previous=None, anchor=None)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkState:
+    """The state of a network: one `TrainingState` per layer."""
+
+    iteration: int
+    layers: Mapping[str, TrainingState]
+    layer: str  # that was trained last
+    best: Best | None = None
 
     @property
-    def all_weights(self) -> dict[str, NDArray[np.float64]]:
-        """The weights of every part."""
-        return {name: part.weights for name, part in self.parts.items()}
+    def weights(self) -> dict[str, Array]:
+        """The weights of every layer."""
+        return {name: state.weights for name, state in self.layers.items()}

@@ -1,7 +1,8 @@
-"""Named image data sets, and a user's own."""
+"""Named image data sets, and a user's own images and tables."""
 
 from annealfit.data.datasets.catalogue import DATASETS, Source
-from annealfit.data.datasets.errors import (
+from annealfit.data.datasets.fetching import data_directory, fetch, is_available, read_local
+from annealfit.data.datasets.formats import (
     CorruptFileError,
     DataWarning,
     DigestError,
@@ -11,26 +12,32 @@ from annealfit.data.datasets.errors import (
     TruncatedFileError,
     UnsafeArchiveError,
 )
-from annealfit.data.datasets.feature_tables import is_feature_table, load_table
-from annealfit.data.datasets.fetching import fetch
-from annealfit.data.datasets.loading import Dataset, load_dataset
-from annealfit.data.datasets.local_files import is_available
+from annealfit.data.datasets.images import RESIZE_METHODS, ImagePreparation, read_image
+from annealfit.data.datasets.loading import Dataset, Size, load_dataset, load_table
+from annealfit.data.datasets.own_data import image_files, is_feature_table
 
 __all__ = [
     "DATASETS",
+    "RESIZE_METHODS",
     "CorruptFileError",
     "DataWarning",
     "Dataset",
     "DigestError",
     "DownloadError",
+    "ImagePreparation",
     "MissingDataError",
+    "Size",
     "Source",
     "StorageError",
     "TruncatedFileError",
     "UnsafeArchiveError",
+    "data_directory",
     "fetch",
+    "image_files",
     "is_available",
     "is_feature_table",
     "load_dataset",
     "load_table",
+    "read_image",
+    "read_local",
 ]

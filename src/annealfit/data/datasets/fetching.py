@@ -1,8 +1,8 @@
-"""`fetch`: download a data set, check it, and only then put it in place.
+"""The files of the named data sets: where they are, whether they are the official ones, and how they are downloaded.
 
-A download lands in a temporary file, is unpacked in memory, and every file's payload is compared with its
-digest. Files appear under their names only once all of that has succeeded, each by an atomic rename. So an
-interrupted, truncated or forged download leaves the data directory as it was.
+A download goes to a temporary file, is unpacked in memory, and the payload of every file is compared with its digest.
+Files appear under their names only once all of that has succeeded, each by an atomic rename. So an interrupted,
+truncated or forged download leaves the data directory as it was.
 """
 
 from __future__ import annotations
@@ -10,37 +10,138 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
-from annealfit._support.errors import AnnealfitError, FileFormatError, choose, require
-from annealfit._support.files import part_file, remove_leftovers, replacing
-from annealfit.data.datasets.catalogue import DATASETS, DataFile, Download
-from annealfit.data.datasets.errors import DigestError, DownloadError, MissingDataError, StorageError
-from annealfit.data.datasets.formats import decompress
-from annealfit.data.datasets.local_files import ENVIRONMENT, RECORD, data_directory, locate, read_record
-from annealfit.data.datasets.unpacking import MAX_ARCHIVE_BYTES, unpack
+from annealfit._support.errors import AnnealfitError, FileFormatError, MissingDependencyError, choose, require
+from annealfit._support.files import StrPath, part_file, remove_leftovers, replacing
+from annealfit.data.datasets.catalogue import DATASETS, DataFile
+from annealfit.data.datasets.formats import (
+    MAX_ARCHIVE_BYTES,
+    MAX_PAYLOAD_BYTES,
+    DigestError,
+    DownloadError,
+    MissingDataError,
+    StorageError,
+    UnsafeArchiveError,
+    decompress,
+    read_members,
+    read_payload,
+)
+from annealfit.data.datasets.images import Parts
+
+ENVIRONMENT = "ANNEALFIT_DATA"
+
+# Beside the files of a data set: the digests of files from a verified archive that have no published digest of their
+# own. The format is that of sha256sum.
+RECORD = "PAYLOAD_SHA256"
 
 _TIMEOUT_SECONDS = 30  # without any byte
 _CHUNK_BYTES = 2**16
 
-# Called with the file's name, the bytes so far, and all its bytes if the server says how many.
-Progress = Callable[[str, int, int | None], None]
+Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, all bytes if the server says how many
+
+
+def data_directory(directory: StrPath | None = None) -> Path:
+    """Return the directory given, else that of the environment variable ANNEALFIT_DATA, else the user's cache."""
+    chosen = directory or os.environ.get(ENVIRONMENT)
+    if chosen:
+        return Path(chosen).expanduser()
+    try:
+        pooch = require("pooch", extra="data", purpose="the default data directory")
+    except MissingDependencyError as error:
+        raise MissingDataError(
+            f"there is no data directory: set the environment variable {ENVIRONMENT}, "
+            f"or install what downloads data: pip install 'annealfit[data]'"
+        ) from error
+    return Path(pooch.os_cache("annealfit"))
+
+
+def is_available(name: str, directory: StrPath | None = None) -> bool:
+    """Whether a named data set can be loaded without a download.
+
+    >>> is_available("digits")
+    True
+    """
+    files = DATASETS[choose("data set", name, DATASETS)].files
+    if not files:
+        return True
+    try:
+        folder = data_directory(directory)
+    except MissingDataError:
+        return False
+    return all(_locate(folder, file) for file in files if not file.optional)
+
+
+def _locate(directory: Path, file: DataFile) -> Path | None:
+    """Find a file, gzipped as upstream has it or unpacked."""
+    candidates = (directory / file.path, directory / file.path.removesuffix(".gz"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def read_local(name: str, directory: StrPath | None = None) -> Parts:
+    """Read a named data set from its files in the data directory."""
+    source = DATASETS[name]
+    if not source.files:
+        return source.read({})
+    folder = data_directory(directory)
+    found = {file: _locate(folder, file) for file in source.files}
+    missing = [file.path for file, path in found.items() if path is None and not file.optional]
+    if missing:
+        raise MissingDataError(
+            f"{name} is not complete in {folder}: {', '.join(missing)} not found; download with "
+            f"`annealfit datasets fetch {name}`, or set {ENVIRONMENT} to the directory that holds {missing[0]}"
+        )
+    stamps = ((file, path, path.stat()) for file, path in found.items() if path is not None)
+    return _read(name, folder, tuple((file, path, stat.st_mtime_ns, stat.st_size) for file, path, stat in stamps))
+
+
+# Experiments load the same data set for many seeds, so the last two stay in memory (at most 0.2 GB each). A file that
+# changed has another time or size, and is read again.
+@lru_cache(maxsize=2)
+def _read(name: str, folder: Path, stamps: tuple[tuple[DataFile, Path, int, int], ...]) -> Parts:
+    source, recorded = DATASETS[name], _read_record(folder / name)
+    payloads, remarks, unknown = {}, [], []
+    for file, path, _, _ in stamps:
+        payloads[file.path] = read_payload(path)
+        official = file.payload_sha256 or recorded.get(Path(file.path).name)
+        if official is None:
+            unknown.append(file.path)
+        elif (found := hashlib.sha256(payloads[file.path]).hexdigest()) != official:
+            remarks.append(f"{file.path} has payload SHA-256 {found[:12]}…, the official is {official[:12]}…")
+    if unknown:
+        remarks.append(f"no official digest is known for {', '.join(unknown)}")
+    absent = [file.path for file in source.files if file.path not in payloads]
+    if absent:
+        remarks.append(f"there are fewer images without {', '.join(absent)}")
+    return replace(source.read(payloads), remarks=tuple(remarks))
+
+
+def _read_record(folder: Path) -> dict[str, str]:
+    """Read the digests by file name that `fetch` recorded in the folder of a data set."""
+    try:
+        lines = (folder / RECORD).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def fetch(
     name: str,
     *,
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: StrPath | None = None,
     offline: bool = False,
     force: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Path, ...]:
-    """Download what is missing of a named data set into the data directory, and return where its files are.
+    """Download what is missing of a named data set into the data directory, and return the paths of its files.
 
-    Files that are there are left alone, whatever their digest; `force` replaces them by the official ones.
-    `offline` never uses the network and raises if a file is missing.
+    Files that are there are left alone, whatever their digest; `force` replaces them by the official ones. `offline`
+    never uses the network and raises if a file is missing.
 
     >>> fetch("digits")
     ()
@@ -49,142 +150,111 @@ def fetch(
     if not source.files:
         return ()
     directory = data_directory(data_dir)
-    missing = [file.path for file in source.files if locate(directory, file) is None]
+    missing = [file.path for file in source.files if _locate(directory, file) is None]
     if offline and (missing or force):
         raise MissingDataError(
             f"offline, and {name} is not complete in {directory}: {', '.join(missing) or 'force asks for new files'}. "
             f"Run `annealfit datasets fetch {name}` with a connection, or copy the files there from another machine, "
             f"or set {ENVIRONMENT} to the directory that holds them"
         )
-    with _storing_in(directory):
-        for download in source.downloads:
-            wanted = [file for file in download.files if force or file.path in missing]
-            if wanted:
-                directory.mkdir(parents=True, exist_ok=True)
-                remove_leftovers(directory)
-                contents = _from_first_address(download, wanted, directory, progress)
-                _store(name, directory, download, contents)
-    return tuple(path for file in source.files if (path := locate(directory, file)))
-
-
-def _from_first_address(
-    download: Download, wanted: list[DataFile], directory: Path, progress: Progress | None
-) -> dict[DataFile, bytes]:
-    """The checked contents of the wanted files, from the first address that has them."""
-    failures: list[AnnealfitError] = []
-    for address in download.addresses:
-        try:
-            with part_file(directory / "download") as (_, path):
-                _download(address, path, progress)
-                return _checked_contents(path, address, download, wanted)
-        except (DownloadError, FileFormatError) as error:
-            failures.append(error)
-    # What a server did send is more worth knowing than that another one did not answer.
-    kind = next((type(error) for error in failures if isinstance(error, FileFormatError)), DownloadError)
-    told = "; ".join(str(error) for error in failures)
-    raise kind(
-        f"{told}. Nothing incomplete is left in {directory}; try again later or set {ENVIRONMENT} to local files"
-    )
-
-
-@contextmanager
-def _storing_in(directory: Path) -> Iterator[None]:
-    """Turn what the operating system says of the data directory into an error with a remedy."""
     try:
-        yield
+        wanted = [file for file in source.files if force or file.path in missing]
+        for addresses, files in groupby(wanted, key=attrgetter("addresses")):
+            directory.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(directory)
+            contents = _from_first_address(addresses, list(files), directory, progress)
+            _store(directory, directory / name, contents)
     except AnnealfitError:
         raise
     except OSError as error:
         raise StorageError(
             f"the data directory {directory} cannot be written to: {error.strerror or error}; "
-            f"make room there, or set {ENVIRONMENT} to another directory"
+            f"free space there, or set {ENVIRONMENT} to another directory"
         ) from error
+    return tuple(path for file in source.files if (path := _locate(directory, file)))
+
+
+def _from_first_address(
+    addresses: Sequence[str], files: list[DataFile], directory: Path, progress: Progress | None
+) -> dict[DataFile, bytes]:
+    """Return the checked contents of files that come together, from the first address that has them."""
+    failures: list[AnnealfitError] = []
+    for address in addresses:
+        try:
+            with part_file(directory / "download") as (_, path):
+                _download(address, path, progress)
+                return _checked_contents(path, address, files)
+        except (DownloadError, FileFormatError) as error:
+            failures.append(error)
+    # A bad file is more worth knowing than a server that did not answer.
+    kind = next((type(error) for error in failures if isinstance(error, FileFormatError)), DownloadError)
+    raise kind(
+        f"{'; '.join(map(str, failures))}. Nothing incomplete is left in {directory}; "
+        f"try again later or set {ENVIRONMENT} to local files"
+    )
 
 
 def _download(address: str, path: Path, progress: Progress | None) -> None:
-    purpose = "downloading data"
-    pooch = require("pooch", extra="data", purpose=purpose)
-    requests = require("requests", extra="data", purpose=purpose)
-    bar = _Bar(address, progress or (lambda name, done, total: None))
-    downloader = pooch.HTTPDownloader(
-        progressbar=bar,
-        chunk_size=_CHUNK_BYTES,
-        timeout=_TIMEOUT_SECONDS,
-        headers={"Accept-Encoding": "identity"},  # a .gz is to arrive as it is, not unpacked on the way
-    )
+    requests = require("requests", extra="data", purpose="downloading data")
+    headers = {"Accept-Encoding": "identity"}  # a .gz arrives as it is, not decompressed on the way
     try:
-        downloader(address, str(path), None)
+        with (
+            requests.get(address, stream=True, timeout=_TIMEOUT_SECONDS, headers=headers) as response,
+            path.open("wb") as file,
+        ):
+            response.raise_for_status()
+            total = int(response.headers.get("Content-Length", 0)) or None
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                if max(file.tell(), total or 0) > MAX_ARCHIVE_BYTES:
+                    raise DownloadError(
+                        f"{address} was stopped: it sends more than the {MAX_ARCHIVE_BYTES:,} bytes of any data set"
+                    )
+                file.write(chunk)
+                if progress is not None:
+                    progress(address.rpartition("/")[2], file.tell(), total)
     except requests.exceptions.RequestException as error:
         raise DownloadError(f"{address} could not be downloaded: {error}") from error
 
 
-class _Bar:
-    """What pooch expects of a progress bar, passed on to a function; a download that is too large ends here."""
-
-    def __init__(self, address: str, progress: Progress) -> None:
-        self.address, self.name = address, address.rpartition("/")[2]
-        self.progress = progress
-        self.total = 0
-        self.done = 0
-
-    def update(self, n: int) -> None:
-        """Count `n` more bytes; pooch counts whole chunks, so the last may pass the total."""
-        counted = self.done + n
-        if max(self.total, counted - n) > MAX_ARCHIVE_BYTES:
-            raise DownloadError(
-                f"{self.address} was stopped: it sends more than the {MAX_ARCHIVE_BYTES:,} bytes of any data set"
+def _checked_contents(path: Path, address: str, files: list[DataFile]) -> dict[DataFile, bytes]:
+    """Return the content of the one file that was downloaded, or of files in the archive, if the digests are right."""
+    if files[0].member:
+        members = read_members(path, [file.member for file in files], address)
+    elif path.stat().st_size > MAX_PAYLOAD_BYTES:
+        raise UnsafeArchiveError(f"{address} is larger than {MAX_PAYLOAD_BYTES} bytes, which no file here is")
+    else:
+        members = {"": path.read_bytes()}
+    with path.open("rb") as archive:
+        archive_sha256 = hashlib.file_digest(archive, "sha256").hexdigest()
+    for file in files:
+        found = _payload_sha256(members[file.member], f"{file.path} from {address}")
+        if file.payload_sha256 is None and file.archive_sha256 != archive_sha256:
+            raise DigestError(
+                f"{address} is not the official archive: its SHA-256 is {archive_sha256}, not {file.archive_sha256}"
             )
-        self.done = min(counted, self.total) if self.total else counted
-        self.progress(self.name, self.done, self.total or None)
-
-    def reset(self) -> None:
-        """Start over, as pooch does before it reports the total."""
-        self.done = 0 if self.total else self.done
-
-    def close(self) -> None:
-        """Nothing is left to do."""
-
-
-def _checked_contents(path: Path, address: str, download: Download, wanted: list[DataFile]) -> dict[DataFile, bytes]:
-    with unpack(path, download.packing, address) as read:  # raises on what is truncated, corrupt or unsafe
-        contents = {file: read(file.member) for file in wanted}
-    found = _sha256_of(path)
-    if download.sha256 not in (None, found) and not all(file.payload_sha256 for file in wanted):
-        raise DigestError(f"{address} is not the official archive: its SHA-256 is {found}, not {download.sha256}")
-    for file, content in contents.items():
-        found = payload_sha256(content, f"{file.path} from {address}")
         if file.payload_sha256 not in (None, found):
             raise DigestError(
                 f"{file.path} from {address} is not the official file: the SHA-256 of its payload is {found}, "
                 f"not {file.payload_sha256}"
             )
-    return contents
+    return {file: members[file.member] for file in files}
 
 
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def payload_sha256(content: bytes, name: str) -> str:
-    """SHA-256 of a file's bytes after decompression, the same however a mirror compressed them.
-
-    >>> import gzip
-    >>> payload_sha256(gzip.compress(b"a"), "a.gz") == payload_sha256(b"a", "a")
-    True
-    """
+def _payload_sha256(content: bytes, name: str) -> str:
     return hashlib.sha256(decompress(io.BytesIO(content), name)).hexdigest()
 
 
-def _store(name: str, directory: Path, download: Download, contents: Mapping[DataFile, bytes]) -> None:
+def _store(directory: Path, folder: Path, contents: Mapping[DataFile, bytes]) -> None:
+    """Write files, and record the digests of those that have no published one; their archive was verified."""
     for file, content in contents.items():
         with replacing(directory / file.path) as out:
             out.write(content)
-    unpublished = {file: content for file, content in contents.items() if file.payload_sha256 is None}
-    if download.sha256 and unpublished:
-        folder = directory / name
-        digests = read_record(folder) | {
-            Path(file.path).name: payload_sha256(content, file.path) for file, content in unpublished.items()
-        }
+    digests = {
+        Path(file.path).name: _payload_sha256(content, file.path)
+        for file, content in contents.items()
+        if file.payload_sha256 is None
+    }
+    if digests:
         with replacing(folder / RECORD) as out:
-            out.writelines(f"{digest}  {file_name}\n".encode() for file_name, digest in sorted(digests.items()))
+            recorded = sorted((_read_record(folder) | digests).items())
+            out.writelines(f"{digest}  {file_name}\n".encode() for file_name, digest in recorded)

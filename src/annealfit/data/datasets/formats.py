@@ -1,6 +1,8 @@
-"""Readers of the formats the data sets come in: IDX, plain or gzipped, and the binary version of CIFAR-10.
+"""Readers of data files: gzip, members of zip and tar archives, IDX, and the binary version of CIFAR-10.
 
-Every reader checks that the bytes are exactly as many as the header promises. Nothing is ever unpickled.
+Files are not trusted. Every reader checks that the bytes are exactly as many as the header promises, limits what is
+decompressed, never writes where an archive says, and never unpickles. An archive with a member that would leave its
+folder, that is a link, or that is larger than any data set is refused as a whole, even if that member is not wanted.
 """
 
 from __future__ import annotations
@@ -8,41 +10,68 @@ from __future__ import annotations
 import gzip
 import math
 import os
+import stat
+import tarfile
+import zipfile
 import zlib
-from typing import IO, Any
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PureWindowsPath
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit.data.datasets.errors import CorruptFileError, TruncatedFileError
+from annealfit._support.errors import AnnealfitError, FileFormatError
 
-# Far above the largest payload of the catalogue (98 MB), far below what a decompression bomb wants.
+
+class MissingDataError(AnnealfitError, FileNotFoundError):
+    """Files of a data set are not in the data directory."""
+
+
+class DownloadError(AnnealfitError, OSError):
+    """No address gave the file that was asked for."""
+
+
+class StorageError(AnnealfitError, OSError):
+    """The data directory cannot be written to, or is full."""
+
+
+class TruncatedFileError(FileFormatError):
+    """A file ends before its contents do."""
+
+
+class CorruptFileError(FileFormatError):
+    """The bytes of a file contradict the file's own format or check sum."""
+
+
+class DigestError(FileFormatError):
+    """A file is whole, but it is not the official one."""
+
+
+class UnsafeArchiveError(FileFormatError):
+    """An archive would write outside its folder, through a link, or more than the data set holds."""
+
+
+class DataWarning(UserWarning):
+    """Local files were used although they could not be confirmed as the official ones."""
+
+
+# Far above the largest payload of the catalogue (98 MB), far below a decompression bomb.
 MAX_PAYLOAD_BYTES = 2**29
+# EMNIST's archive holds 0.56 GB of compressed files, CIFAR-10's 0.18 GB. The limit is on the sum of all members.
+MAX_ARCHIVE_BYTES = 2**31
 _CHUNK_BYTES = 2**20
-_GZIP_MAGIC = b"\x1f\x8b"
-
-# The third byte of an IDX file names its type; numbers are stored big-endian.
-_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-
-CIFAR10_SHAPE = (3, 32, 32)  # stored plane by plane: all red, all green, all blue
-CIFAR10_RECORD_BYTES = 1 + math.prod(CIFAR10_SHAPE)
-CIFAR10_CLASSES = 10
+_GZIP_MAGIC, _ZIP_MAGIC = b"\x1f\x8b", b"PK\x03\x04"
 
 
 def read_payload(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a file after decompression; gzip is known by its first bytes, not by the file's name."""
+    """Read a file and decompress it; gzip is recognised by its first bytes, not by the file's name."""
     with open(path, "rb") as file:
         return decompress(file, os.fspath(path))
 
 
-def is_gzip(path: str | os.PathLike[str]) -> bool:
-    """Whether the file starts as gzip does."""
-    with open(path, "rb") as file:
-        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-
-
 def decompress(file: IO[bytes], name: str) -> bytes:
-    """The payload of an open file, decompressed if it is gzip; `name` is what errors call it.
+    """Read the payload of an open file, which may be gzip; errors call the file `name`.
 
     >>> import io
     >>> decompress(io.BytesIO(gzip.compress(b"payload")), "example.gz")
@@ -51,13 +80,11 @@ def decompress(file: IO[bytes], name: str) -> bytes:
     compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     file.seek(0)
     stream: IO[bytes] = gzip.GzipFile(fileobj=file) if compressed else file  # type: ignore[assignment]
-    chunks: list[bytes] = []
-    size = 0
+    payload = bytearray()
     try:
         while chunk := stream.read(_CHUNK_BYTES):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > MAX_PAYLOAD_BYTES:
+            payload += chunk
+            if len(payload) > MAX_PAYLOAD_BYTES:
                 raise CorruptFileError(
                     f"{name} unpacks to more than {MAX_PAYLOAD_BYTES} bytes, which no data set here does; "
                     f"get the file from its official source"
@@ -66,14 +93,98 @@ def decompress(file: IO[bytes], name: str) -> bytes:
         raise TruncatedFileError(f"{name} was cut short: its gzip stream does not end; get it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise CorruptFileError(f"{name} is corrupt: {error}; get it again") from error
-    return b"".join(chunks)
+    return bytes(payload)
 
 
-def parse_idx(payload: bytes, name: str, n_dimensions: int) -> NDArray[Any]:
-    """The array in an IDX payload, a read-only view of it.
+def read_members(path: Path, members: Sequence[str], name: str) -> dict[str, bytes]:
+    """Read members of a zip or tar archive into memory; errors call the archive `name`."""
+    read = _read_zip if _starts_with(path, _ZIP_MAGIC) else _read_tar
+    try:
+        return read(path, members, name)
+    except KeyError as error:
+        raise CorruptFileError(f"{name} lacks a member: {error.args[0]}") from error
+    except EOFError as error:
+        raise TruncatedFileError(f"{name} was cut short; get it again") from error
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, RuntimeError) as error:
+        kind = TruncatedFileError if "unexpected end of data" in str(error) else CorruptFileError
+        raise kind(f"{name} is not a whole archive: {error}; get it again") from error
 
-    Two zero bytes, a type byte, the number of dimensions, each dimension as a big-endian 32-bit word, then
-    the numbers in row-major order.
+
+def _read_zip(path: Path, members: Sequence[str], name: str) -> dict[str, bytes]:
+    if not zipfile.is_zipfile(path):
+        raise TruncatedFileError(f"{name} was cut short: the directory at its end is missing; get it again")
+    contents = {}
+    with zipfile.ZipFile(path) as archive:
+        _check_members(name, ((info.filename, info.file_size, _zip_kind(info)) for info in archive.infolist()))
+        for member in members:
+            with archive.open(member) as stream:  # read no more than the directory states
+                contents[member] = stream.read(archive.getinfo(member).file_size)
+    return contents
+
+
+def _read_tar(path: Path, members: Sequence[str], name: str) -> dict[str, bytes]:
+    contents = {}
+    # A server may have decompressed the archive on the way; nothing but these two modes is tried.
+    with tarfile.open(path, "r:gz" if _starts_with(path, _GZIP_MAGIC) else "r:") as archive:
+        _check_members(name, ((info.name, info.size, _tar_kind(info)) for info in archive))
+        # gzip has its check sum at the end of the file, which tarfile does not read by itself.
+        while archive.fileobj is not None and archive.fileobj.read(_CHUNK_BYTES):
+            if archive.fileobj.tell() > 2 * MAX_ARCHIVE_BYTES:  # members and their headers are below that
+                raise UnsafeArchiveError(f"{name} is refused: it unpacks to more than {2 * MAX_ARCHIVE_BYTES} bytes")
+        for member in members:
+            extracted = archive.extractfile(member)
+            if extracted is None:
+                raise CorruptFileError(f"{name}: its member {member} is not a file")
+            contents[member] = extracted.read()
+    return contents
+
+
+def _starts_with(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def _zip_kind(info: zipfile.ZipInfo) -> str:
+    return "a link" if stat.S_ISLNK(info.external_attr >> 16) else ""
+
+
+def _tar_kind(info: tarfile.TarInfo) -> str:
+    if info.issym() or info.islnk():
+        return "a link"
+    return "" if info.isfile() or info.isdir() else "neither a file nor a folder"
+
+
+def _check_members(name: str, members: Iterable[tuple[str, int, str]]) -> None:
+    r"""Raise on an unsafe member (name, bytes, kind unless a file or folder), by the rules of POSIX and Windows.
+
+    >>> _check_members("archive", [("gzip/a.gz", 10, "")])
+    >>> _check_members("archive", [("a/../../b", 10, "")])
+    Traceback (most recent call last):
+    annealfit.data.datasets.formats.UnsafeArchiveError: archive is refused: its member 'a/../../b' would be written ...
+    """
+    total = 0
+    for member, size, kind in members:
+        total += size
+        path = PureWindowsPath(member)  # an absolute path of POSIX has a root in Windows too
+        if ".." in path.parts or path.drive or path.root:
+            problem = "would be written outside its folder"
+        elif kind:
+            problem = f"is {kind}"
+        elif size > MAX_PAYLOAD_BYTES or total > MAX_ARCHIVE_BYTES:
+            limits = f"{MAX_PAYLOAD_BYTES} bytes a member, {MAX_ARCHIVE_BYTES} in all"
+            problem = f"of {size} bytes makes it more than any data set here ({limits})"
+        else:
+            continue
+        raise UnsafeArchiveError(
+            f"{name} is refused: its member {member!r} {problem}; get the archive from its official source"
+        )
+
+
+def parse_idx(payload: bytes, name: str, n_dimensions: int) -> NDArray[np.uint8]:
+    """Return the array of bytes in an IDX payload as a read-only view.
+
+    The format: two zero bytes, 8 for the type, the number of dimensions, each dimension as a big-endian 32-bit word,
+    then the bytes in row-major order.
 
     >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), "labels", 1).tolist()
     [7, 8, 9]
@@ -83,37 +194,38 @@ def parse_idx(payload: bytes, name: str, n_dimensions: int) -> NDArray[Any]:
         raise TruncatedFileError(
             f"{name} was cut short: it has {len(payload)} bytes, its header alone needs {header_bytes}; get it again"
         )
-    if payload[:2] != b"\0\0" or payload[2] not in _IDX_TYPES:
+    if payload[:3] != b"\0\0\x08":
         raise CorruptFileError(f"{name} is not an IDX file: it starts with {payload[:4].hex(' ')}, not with 00 00 08")
     if payload[3] != n_dimensions:
         raise CorruptFileError(
             f"{name} has {payload[3]} dimensions, {n_dimensions} are needed; were images and labels exchanged?"
         )
-    dtype = np.dtype(_IDX_TYPES[payload[2]])
     shape = tuple(int(n) for n in np.frombuffer(payload, ">u4", n_dimensions, offset=4))
-    needed = header_bytes + math.prod(shape) * dtype.itemsize
-    _check_length(payload, needed, name, f"{' × '.join(map(str, shape))} values")
-    return np.frombuffer(payload, dtype, offset=header_bytes).reshape(shape)
+    _check_length(payload, header_bytes + math.prod(shape), name, f"{' × '.join(map(str, shape))} values")
+    return np.frombuffer(payload, np.uint8, offset=header_bytes).reshape(shape)
+
+
+_CIFAR10_SHAPE = (3, 32, 32)  # stored plane by plane: all red, all green, all blue
+_CIFAR10_RECORD_BYTES = 1 + math.prod(_CIFAR10_SHAPE)
 
 
 def parse_cifar10(payload: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images (N, 32, 32, 3) and labels (N,) of one batch: a label byte, then the red, green and blue plane.
+    """Return images (N, 32, 32, 3) and labels (N,) of one batch: a label byte, then the red, green and blue plane.
 
     >>> images, labels = parse_cifar10(bytes([7]) + bytes(3072), "batch")
     >>> images.shape, labels.tolist()
     ((1, 32, 32, 3), [7])
     """
-    whole = max(1, -(-len(payload) // CIFAR10_RECORD_BYTES))
-    _check_length(payload, whole * CIFAR10_RECORD_BYTES, name, f"records of {CIFAR10_RECORD_BYTES} bytes")
-    records = np.frombuffer(payload, np.uint8).reshape(-1, CIFAR10_RECORD_BYTES)
+    n_records = max(1, math.ceil(len(payload) / _CIFAR10_RECORD_BYTES))
+    contents = f"records of {_CIFAR10_RECORD_BYTES} bytes"
+    _check_length(payload, n_records * _CIFAR10_RECORD_BYTES, name, contents)
+    records = np.frombuffer(payload, np.uint8).reshape(n_records, _CIFAR10_RECORD_BYTES)
     labels = records[:, 0]
-    if labels.max() >= CIFAR10_CLASSES:
+    if labels.max() > 9:
         raise CorruptFileError(
-            f"{name} has the label {labels.max()}, CIFAR-10 has 0 to {CIFAR10_CLASSES - 1}; "
-            f"is it the binary version of CIFAR-10?"
+            f"{name} has the label {labels.max()}, CIFAR-10 has 0 to 9; is it the binary version of CIFAR-10?"
         )
-    images = records[:, 1:].reshape(-1, *CIFAR10_SHAPE)
-    return images.transpose(0, 2, 3, 1), labels
+    return records[:, 1:].reshape(n_records, *_CIFAR10_SHAPE).transpose(0, 2, 3, 1), labels
 
 
 def _check_length(payload: bytes, needed: int, name: str, contents: str) -> None:

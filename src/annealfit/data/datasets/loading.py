@@ -1,31 +1,35 @@
-"""`load_dataset`: a training and a test subset of a data set, by name or from a user's own files."""
+"""`load_dataset` and `load_table`: a training and a test subset of a data set.
+
+The seed decides which images or rows a subset has. A data set with a training and a test part gives as many of each
+class as of any other; one that comes as a single pool is split with the class shares it has.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annealfit._support.errors import InvalidInputError, check_number, choose
-from annealfit.data.datasets import resizing
+from annealfit._support.randomness import child_seed
 from annealfit.data.datasets.catalogue import DATASETS
-from annealfit.data.datasets.errors import DataWarning, MissingDataError
-from annealfit.data.datasets.fetching import fetch
-from annealfit.data.datasets.image_tables import ImageTable, prepared_images
-from annealfit.data.datasets.images import ImagePreparation
-from annealfit.data.datasets.local_files import LocalData, data_directory, is_available, read_local
-from annealfit.data.datasets.own_data import read_own
-from annealfit.data.datasets.parts import Part, Parts
-from annealfit.data.datasets.subsets import Size, check_size, choose_balanced, split_stratified
+from annealfit.data.datasets.fetching import fetch, is_available, read_local
+from annealfit.data.datasets.formats import DataWarning, MissingDataError
+from annealfit.data.datasets.images import ImagePreparation, ImageTable, Parts
+from annealfit.data.datasets.own_data import read_own, read_table
+from annealfit.data.rows import Selection, is_out_of_core
 
-# scikit-learn's split takes no larger seed.
-_MAX_SEED = 2**32 - 1
+_MAX_SEED = 2**32 - 1  # of scikit-learn's train_test_split
+
+Size = int | Literal["all"]
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +37,12 @@ class Dataset:
     """Images with values in [0, 1], or rows of features, and whole-number labels that index `class_names`."""
 
     name: str
-    X_train: Any  # (N, H, W), or (N, H, W, 3) in colour; (N, d) where they are features; an array, or read in slices
-    y_train: NDArray[np.intp]
+    X_train: Any  # (N, H, W), or (N, H, W, 3) in colour; (N, d) for features; an array, or a table read in slices
+    y_train: Indices
     X_test: Any
-    y_test: NDArray[np.intp]
+    y_test: Indices
     class_names: tuple[str, ...]
-    preparation: ImagePreparation = field(default_factory=ImagePreparation)  # what was done to the images
+    preparation: ImagePreparation = field(default_factory=ImagePreparation)  # of the images
 
 
 def load_dataset(
@@ -54,12 +58,12 @@ def load_dataset(
     download: bool = False,
     lazy: bool = False,
 ) -> Dataset:
-    """A stratified training and test subset, decided by `seed`, of images resized to `size` × `size`.
+    """Load a training and a test subset, decided by `seed`, of images resized to `size` × `size`.
 
     Parameters
     ----------
     name : one of `annealfit.data.datasets.DATASETS`, or the path of a user's own data
-        Own data are a folder with a folder of images for each class, or an npz file: see `own_data`.
+        Own data are a folder with a folder of images for each class, or an npz file: see docs/datasets.md.
     seed : int
         Training images come from the official training part and test images from the official test part,
         as equally many of each class as there are. What comes as one part (digits, own data) is split
@@ -71,13 +75,13 @@ def load_dataset(
     color : bool
         Keep colour, (N, H, W, 3); otherwise images become grey by ITU-R 601 luma.
     resize : {"area", "bilinear", "bicubic", "lanczos", "nearest"}
-        See `resizing`; the paper does not name its method.
+        The paper does not name its method.
     data_dir : path or None
         None is the environment variable ANNEALFIT_DATA, or else the user's cache.
     download : bool
         Fetch the data set if it is not there; without this the network is never used.
     lazy : bool
-        Images are read and resized at every look, some at a time: `X_train` and `X_test` are tables that give slices.
+        `X_train` and `X_test` are tables that read and resize images whenever a slice is taken.
 
     Examples
     --------
@@ -87,48 +91,49 @@ def load_dataset(
 
     """
     check_number("seed", seed, Integral, minimum=0, maximum=_MAX_SEED)
-    choose("resize", resize, resizing.METHODS)
     if size is not None:
         check_number("size", size, Integral, minimum=1, maximum=1024, remedy="or None for the native size")
+    preparation = ImagePreparation(None if size is None else (int(size), int(size)), color, resize)
     for word, value in (("n_train", n_train), ("n_test", n_test)):
-        if value is not None:
-            check_size(word, value)
-    title, parts, defaults = _find(name, data_dir, download)
+        if value is not None and not (isinstance(value, str) and value == "all"):
+            check_number(word, value, Integral, minimum=0, remedy='or "all" for every image')
+    if isinstance(name, str) and name in DATASETS:
+        title, parts = str(name), _read_named(str(name), data_dir, download)
+        n_train = DATASETS[name].n_train if n_train is None else n_train
+        n_test = DATASETS[name].n_test if n_test is None else n_test
+    else:
+        path = _own_path(name)
+        title, parts = path.stem, read_own(path)
     if color and not parts.train.has_color:
         raise InvalidInputError(f"{title} has no colour; load it with color=False")
-    n_train, n_test = (default if n is None else n for n, default in zip((n_train, n_test), defaults, strict=True))
-    (train, chosen_train), (test, chosen_test) = _subsets(title, parts, n_train, n_test, int(seed))
-    preparation = ImagePreparation(None if size is None else (int(size), int(size)), color, resize)
-    images = ImageTable if lazy else prepared_images
-    return Dataset(
-        title,
-        images(train, chosen_train, preparation),
-        train.labels[chosen_train],
-        images(test, chosen_test, preparation),
-        test.labels[chosen_test],
-        parts.class_names,
-        preparation,
-    )
+    train, test = parts.train, parts.test or parts.train
+    labels = [part.labels for part in (parts.train, parts.test) if part is not None]
+    chosen_train, chosen_test = _draw_subsets(title, labels, len(parts.class_names), n_train, n_test, int(seed))
+    images: list[Any] = [ImageTable(train, chosen_train, preparation), ImageTable(test, chosen_test, preparation)]
+    X_train, X_test = images if lazy else (table[:] for table in images)
+    y_train, y_test = train.labels[chosen_train], test.labels[chosen_test]
+    return Dataset(title, X_train, y_train, X_test, y_test, parts.class_names, preparation)
 
 
-def _find(
-    name: str | os.PathLike[str], data_dir: str | os.PathLike[str] | None, download: bool
-) -> tuple[str, Parts, tuple[Size, Size]]:
-    """Title, images and default subset sizes of what `name` means."""
-    if isinstance(name, str) and name in DATASETS:
-        source = DATASETS[name]
-        local = _read_named(str(name), data_dir, download)
-        if local.remarks:
-            warnings.warn(
-                f"{name}: the local files are not the complete official data, or cannot be confirmed to be: "
-                f"{'; '.join(local.remarks)}. Results may differ from published ones; "
-                f"`annealfit datasets fetch {name} --force` replaces the files",
-                DataWarning,
-                stacklevel=3,
-            )
-        return str(name), local.parts, (source.n_train, source.n_test)
+def _read_named(name: str, data_dir: str | os.PathLike[str] | None, download: bool) -> Parts:
+    if download and not is_available(name, data_dir):
+        fetch(name, data_dir=data_dir)
+    parts = read_local(name, data_dir)
+    if parts.remarks:
+        warnings.warn(
+            f"{name}: the local files are not the complete official data, or cannot be confirmed to be: "
+            f"{'; '.join(parts.remarks)}. Results may differ from published ones; "
+            f"`annealfit datasets fetch {name} --force` replaces the files",
+            DataWarning,
+            stacklevel=3,
+        )
+    return parts
+
+
+def _own_path(name: str | os.PathLike[str]) -> Path:
+    """Return the path of own data, or raise naming the data sets where it cannot be one."""
     if not name or not isinstance(name, str | os.PathLike):
-        choose("data set", name, DATASETS)  # raises, naming all of them
+        choose("data set", name, DATASETS)
     path = Path(name)
     if not path.exists():
         if isinstance(name, str) and not path.suffix and os.path.basename(name) == name:
@@ -138,27 +143,97 @@ def _find(
             f"there is no {kind} {name}; give a folder with a folder of images per class, an npz file, or one of "
             f"{', '.join(DATASETS)}"
         )
-    parts = read_own(path)
-    if parts.test is not None:
-        return path.stem, parts, ("all", "all")
-    return path.stem, parts, ("all", max(len(parts.class_names), round(len(parts.train.labels) / 4)))
+    return path
 
 
-def _read_named(name: str, data_dir: str | os.PathLike[str] | None, download: bool) -> LocalData:
-    if not DATASETS[name].files:
-        return LocalData(DATASETS[name].read({}), ())
-    if download and not is_available(name, data_dir):
-        fetch(name, data_dir=data_dir)
-    return read_local(name, data_directory(data_dir))
+def load_table(
+    path: Path, labels: str | None, folder: Path, *, seed: int, n_train: Size | None, n_test: Size | None
+) -> Dataset:
+    """Load the training and test rows of a table of features; `labels` is a column of it, or a file.
+
+    A table that comes as one pool is split by the seed, with the class shares it has: a quarter to test on, unless the
+    sizes say otherwise. Parquet is copied to a file in `folder`.
+    """
+    class_names, parts = read_table(path, labels, folder)
+    (X_train, y_train), (X_test, y_test) = parts[0], parts[-1]
+    train, test = _draw_subsets(path.stem, [y for _, y in parts], len(class_names), n_train, n_test, seed)
+    if len(parts) == 1:
+        train, test = np.sort(train), np.sort(test)  # then slices of a subset are slices of the file
+    return Dataset(
+        path.stem, _take_rows(X_train, train), y_train[train], _take_rows(X_test, test), y_test[test], class_names
+    )
 
 
-def _subsets(
-    name: str, parts: Parts, n_train: Size, n_test: Size, seed: int
-) -> tuple[tuple[Part, NDArray[np.intp]], tuple[Part, NDArray[np.intp]]]:
-    n_classes = len(parts.class_names)
-    if parts.test is None:
-        train, test = split_stratified(parts.train.labels, n_classes, n_train, n_test, seed, name)
-        return (parts.train, train), (parts.train, test)
-    train = choose_balanced(parts.train.labels, n_classes, n_train, seed, 0, f"n_train of {name}")
-    test = choose_balanced(parts.test.labels, n_classes, n_test, seed, 1, f"n_test of {name}")
-    return (parts.train, train), (parts.test, test)
+def _take_rows(table: Any, positions: Indices) -> Any:
+    return Selection(table, positions) if is_out_of_core(table) else table[positions]
+
+
+def _draw_subsets(
+    name: str, labels: Sequence[Indices], n_classes: int, n_train: Size | None, n_test: Size | None, seed: int
+) -> tuple[Indices, Indices]:
+    """Draw indices of a training and a test subset: of two parts one each, or both from one pool.
+
+    None is all of a part; of a pool it is a quarter to test on, and the rest to train on.
+    """
+    n_train = "all" if n_train is None else n_train
+    if len(labels) == 2:
+        n_test = "all" if n_test is None else n_test
+        train = choose_balanced(labels[0], n_classes, n_train, seed, 0, f"n_train of {name}")
+        return train, choose_balanced(labels[1], n_classes, n_test, seed, 1, f"n_test of {name}")
+    n_test = max(n_classes, round(len(labels[0]) / 4)) if n_test is None else n_test
+    return split_stratified(labels[0], n_classes, n_train, n_test, seed, name)
+
+
+def choose_balanced(labels: Indices, n_classes: int, size: Size, seed: int, part: int, what: str) -> Indices:
+    """Draw `size` indices, equally many of each class; a class that runs out leaves its share to the others.
+
+    `part` keeps the draws of training and test apart; "all" is every index in order.
+
+    >>> labels = np.array([0, 0, 0, 1, 1, 1])
+    >>> labels[choose_balanced(labels, 2, 4, 42, 0, "n_train")].tolist().count(1)
+    2
+    """
+    if size == "all":
+        return np.arange(len(labels))
+    if not n_classes <= size <= len(labels):
+        raise InvalidInputError(
+            f"{what} is {size}; it must be at least {n_classes} (one image per class) and at most {len(labels)}"
+        )
+    generator = np.random.default_rng(child_seed(seed, part))
+    shares = _shares(np.bincount(labels, minlength=n_classes), size, generator.permutation(n_classes))
+    chosen = [generator.permutation(np.flatnonzero(labels == index))[:share] for index, share in enumerate(shares)]
+    return generator.permutation(np.concatenate(chosen))
+
+
+def _shares(available: Indices, size: int, order: Indices) -> Indices:
+    """Divide `size` among classes: in every round each class that has one left gives one, in this order."""
+    classes = np.repeat(order, available[order])
+    rounds = np.concatenate([np.arange(count) for count in available[order]])
+    return np.bincount(classes[np.argsort(rounds, kind="stable")[:size]], minlength=len(available))
+
+
+def split_stratified(
+    labels: Indices, n_classes: int, n_train: Size, n_test: Size, seed: int, name: str
+) -> tuple[Indices, Indices]:
+    """Draw a training and a test subset of one pool, each with the class shares of the pool.
+
+    "all" is everything the other subset does not take.
+    """
+    if n_train == "all" and n_test == "all":
+        raise InvalidInputError(f'{name} comes as one part: of n_train and n_test only one can be "all"')
+    total = len(labels)
+    train = total - int(n_test) if n_train == "all" else int(n_train)
+    test = total - train if n_test == "all" else int(n_test)
+    if min(train, test) < n_classes or train + test > total:
+        raise InvalidInputError(
+            f"{train} images to train on and {test} to test (n_train, n_test) do not fit {name}: each must be at "
+            f"least {n_classes}, one per class, and together at most the {total} there are"
+        )
+    if np.bincount(labels, minlength=n_classes).min() < 2:
+        raise InvalidInputError(
+            f"a class of {name} has fewer than 2 images; each needs one to train on and one to test"
+        )
+    from sklearn.model_selection import train_test_split  # slow to import, and not needed to list the data sets
+
+    chosen = train_test_split(np.arange(total), train_size=train, test_size=test, stratify=labels, random_state=seed)
+    return chosen[0], chosen[1]

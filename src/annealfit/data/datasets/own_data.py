@@ -1,67 +1,92 @@
-"""A user's own data: a folder with a folder of images for each class, or an npz file.
+"""A user's own data: folders of images, npz files of images, and tables of features.
 
-folder/cat/one.png  folder/dog/two.jpg            one pool, split by seed
-folder/train/cat/…  folder/test/cat/…             parts as given
-npz with X, y (or images, labels)                 one pool, split by seed
-npz with X_train, y_train, X_test, y_test         parts as given
+folder/cat/one.png  folder/dog/two.jpg            images, one pool
+folder/train/cat/…  folder/test/cat/…             images, parts as given
+npz with X, y (or images, labels)                 images (N, H, W), (N, H, W, 3), or features (N, d); one pool
+npz with X_train, y_train, X_test, y_test         images or features, parts as given
+features.npy, and labels in another .npy file     features, read in slices, never whole
+Parquet, a file or a folder of files              one column of labels, all others numbers; copied once to a .npy file
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError
-from annealfit._support.files import read_arrays
-from annealfit.data.datasets.errors import CorruptFileError
-from annealfit.data.datasets.images import read_image
-from annealfit.data.datasets.parts import Part, Parts, array_part
+from annealfit._support.errors import FileFormatError, InvalidInputError, require
+from annealfit._support.files import read_array_header, read_arrays
+from annealfit.data.datasets.formats import CorruptFileError, MissingDataError
+from annealfit.data.datasets.images import Part, Parts
+from annealfit.data.rows import NpyTable
+from annealfit.data.rows.tables import check_table
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
+_PART_NAMES = (("X_train", "y_train"), ("X_test", "y_test"))
 _POOL_NAMES = (("X", "y"), ("images", "labels"))
-_PART_NAMES = ("X_train", "y_train", "X_test", "y_test")
+_BATCH_ROWS = 65536  # of a Parquet file that are in memory at once
+_SINGLE = frozenset({"halffloat", "float", "int8", "uint8", "int16", "uint16", "bool"})  # exact in single precision
+_DOUBLE = frozenset({"double", "int32", "int64", "uint32", "uint64"})
+
+
+class Labelled(NamedTuple):
+    """Images or rows of features with a label each, as a file names them."""
+
+    name: str
+    X: Any
+    y: NDArray[Any]
 
 
 def read_own(path: Path) -> Parts:
-    """The images and labels at a path; class names are the folders' names, or the labels in order."""
+    """Read a folder of images or an npz file; class names are the names of the folders, or the labels in order."""
     if path.is_dir():
         return _read_folder(path)
     if path.suffix.lower() == ".npz":
-        return _read_npz(path)
+        parts = _read_npz(path)
+        images = [_checked_images(path, name, X) for name, X, _ in parts]
+        if len({X.shape[3:] for X, _ in images}) > 1:
+            raise InvalidInputError(f"{path}: X_train and X_test must both have colour or none")
+        class_names, labels = _encode_labels(path, parts)
+        made = [Part(own, X, white) for own, (X, white) in zip(labels, images, strict=True)]
+        return Parts(made[0], made[1] if len(made) == 2 else None, class_names)
     raise InvalidInputError(f"{path} is neither a folder of images per class nor an npz file; give one of these")
 
 
+def image_files(path: Path) -> list[Path]:
+    """Return the path of an image, or the paths of all images below a folder, in order."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    if not found:
+        raise InvalidInputError(f"{path} has no image; put files ending in {', '.join(sorted(IMAGE_SUFFIXES))} there")
+    return found
+
+
 def _read_folder(path: Path) -> Parts:
-    # Two folders of these names are parts if they hold folders; if they hold images, they are classes.
-    if _names(path) == ("test", "train") and _names(path / "train"):
-        names = _class_names(path / "train")
-        if unknown := sorted(set(_names(path / "test")) - set(names)):
-            raise InvalidInputError(f"{path / 'test'} has classes that train does not have: {', '.join(unknown)}")
-        return Parts(_folder_part(path / "train", names), _folder_part(path / "test", names), names)
-    names = _class_names(path)
-    return Parts(_folder_part(path, names), None, names)
-
-
-def _names(path: Path) -> tuple[str, ...]:
-    """Names of the folders in a folder, in order."""
-    return tuple(sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
-
-
-def _class_names(path: Path) -> tuple[str, ...]:
-    names = _names(path)
-    if len(names) < 2:
+    # Two folders named train and test are parts if they hold folders; if they hold images, they are classes.
+    has_parts = _folders(path) == ["test", "train"] and bool(_folders(path / "train"))
+    train = path / "train" if has_parts else path
+    class_names = _folders(train)
+    if len(class_names) < 2:
         raise InvalidInputError(
-            f"{path} has {len(names)} folders; it must have at least 2, a folder of images for each class"
+            f"{train} has {len(class_names)} folders; it must have at least 2, a folder of images for each class"
         )
-    return names
+    if has_parts and (unknown := sorted(set(_folders(path / "test")) - set(class_names))):
+        raise InvalidInputError(f"{path / 'test'} has classes that train does not have: {', '.join(unknown)}")
+    test = _folder_part(path / "test", class_names) if has_parts else None
+    return Parts(_folder_part(train, class_names), test, tuple(class_names))
 
 
-def _folder_part(path: Path, class_names: tuple[str, ...]) -> Part:
+def _folders(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _folder_part(path: Path, class_names: Sequence[str]) -> Part:
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(class_names):
@@ -77,80 +102,143 @@ def _folder_part(path: Path, class_names: tuple[str, ...]) -> Part:
         labels += [label] * len(images)
     if not files:
         raise InvalidInputError(f"{path} has no folder of images; make one for each class, or remove it")
-
-    def pick(indices: NDArray[np.intp]) -> Iterator[NDArray[np.float64]]:
-        for index in indices:
-            yield read_image(files[index])[None]
-
-    return Part(np.array(labels, dtype=np.intp), pick, has_color=True)
+    return Part(np.array(labels, dtype=np.intp), files)
 
 
-def image_files(path: Path) -> list[Path]:
-    """The image files that a path means: itself, or those below a folder, in order."""
-    if not path.is_dir():
-        return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
-    if not found:
-        raise InvalidInputError(f"{path} has no image; put files ending in {', '.join(sorted(IMAGE_SUFFIXES))} there")
-    return found
-
-
-def _read_npz(path: Path) -> Parts:
+def _read_npz(path: Path) -> list[Labelled]:
+    """Read the pool, or the training and the test part, of an npz file."""
     try:
         arrays = read_arrays(path)
     except FileFormatError as error:
         raise CorruptFileError(str(error)) from error
-    if set(_PART_NAMES) <= arrays.keys():
-        X_train, y_train, X_test, y_test = (arrays[name] for name in _PART_NAMES)
-        classes = np.unique(_check_labels(path, "y_train", y_train))
-        if not np.isin(_check_labels(path, "y_test", y_test), classes).all():
-            raise InvalidInputError(f"{path}: y_test has labels that y_train does not have")
-        train = _npz_part(path, "X_train", X_train, y_train, classes)
-        test = _npz_part(path, "X_test", X_test, y_test, classes)
-        if X_train.shape[3:] != X_test.shape[3:]:
+    for names in (_PART_NAMES, *((pair,) for pair in _POOL_NAMES)):
+        if all(name in arrays for pair in names for name in pair):
+            return [Labelled(X, arrays[X], arrays[y]) for X, y in names]
+    raise FileFormatError(
+        f"{path} has the arrays {', '.join(sorted(arrays)) or '(none)'}; it must have X and y, images and labels, "
+        f"or all of X_train, y_train, X_test, y_test"
+    )
+
+
+def _encode_labels(path: Path, parts: Sequence[Labelled]) -> tuple[tuple[str, ...], list[NDArray[np.intp]]]:
+    """Return the class names, which are the labels of the first part in order, and each part's indices of them."""
+    for name, X, y in parts:
+        if y.ndim != 1 or len(y) != X.shape[0]:
             raise InvalidInputError(
-                f"{path}: X_train {X_train.shape} and X_test {X_test.shape} must both have colour or none"
+                f"{path}: {name} has length {X.shape[0]}, and its labels have shape {y.shape}; labels must be "
+                "one-dimensional, one per row or image"
             )
-    else:
-        pairs = [pair for pair in _POOL_NAMES if set(pair) <= arrays.keys()]
-        if not pairs:
-            raise FileFormatError(
-                f"{path} has the arrays {', '.join(sorted(arrays)) or '(none)'}; it must have X and y, "
-                f"images and labels, or {', '.join(_PART_NAMES)}"
+        if y.dtype.kind not in "iubUS":
+            raise InvalidInputError(
+                f"{path}: the labels of {name} have type {y.dtype}; labels must be whole numbers or strings"
             )
-        images, labels = pairs[0]
-        classes = np.unique(_check_labels(path, labels, arrays[labels]))
-        train, test = _npz_part(path, images, arrays[images], arrays[labels], classes), None
+    classes = np.unique(parts[0].y)
+    if not np.isin(parts[-1].y, classes).all():
+        raise InvalidInputError(f"{path}: y_test has labels that y_train does not have")
     if len(classes) < 2:
-        raise InvalidInputError(f"{path} has {len(classes)} class; at least 2 are needed")
-    return Parts(train, test, tuple(str(name) for name in classes.tolist()))
+        raise InvalidInputError(f"the labels of {path} hold {len(classes)} class; at least 2 are needed")
+    return tuple(map(str, classes.tolist())), [np.searchsorted(classes, part.y) for part in parts]
 
 
-def _check_labels(path: Path, name: str, labels: NDArray[Any]) -> NDArray[Any]:
-    if labels.ndim != 1:
-        raise InvalidInputError(
-            f"{path}: {name} has shape {labels.shape}; labels must be one-dimensional, one per image"
-        )
-    if labels.dtype.kind not in "iubUS":
-        raise InvalidInputError(f"{path}: {name} has type {labels.dtype}; labels must be whole numbers or strings")
-    return labels
-
-
-def _npz_part(path: Path, name: str, images: NDArray[Any], labels: NDArray[Any], classes: NDArray[Any]) -> Part:
+def _checked_images(path: Path, name: str, images: NDArray[Any]) -> tuple[NDArray[Any], float]:
+    """Return images (N, H, W) or (N, H, W, 3), and the value of white: the largest of their type, or 1."""
     if images.ndim == 4 and images.shape[3] == 1:
         images = images[..., 0]
     if images.ndim not in (3, 4) or images.shape[3:] not in ((), (3,)) or 0 in images.shape:
         raise InvalidInputError(f"{path}: {name} has shape {images.shape}; it must be (N, H, W) or (N, H, W, 3)")
-    if len(images) != len(labels):
-        raise InvalidInputError(f"{path}: {name} has {len(images)} images but there are {len(labels)} labels")
     white = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0}.get(images.dtype.name)
-    if white is None:
-        if images.dtype.kind != "f":
-            raise InvalidInputError(
-                f"{path}: {name} has type {images.dtype}; use uint8, uint16, or floating point in [0, 1]"
-            )
-        low, high = float(images.min()), float(images.max())
-        if not (low >= 0.0 and high <= 1.0):  # not a number fails too
-            raise InvalidInputError(f"{path}: {name} goes from {low:g} to {high:g}; divide it so that it is in [0, 1]")
-        white = 1.0
-    return array_part(images, np.searchsorted(classes, labels), white)
+    if white is not None:
+        return images, white
+    if images.dtype.kind != "f":
+        raise InvalidInputError(
+            f"{path}: {name} has type {images.dtype}; use uint8, uint16, or floating point in [0, 1]"
+        )
+    low, high = float(images.min()), float(images.max())
+    if not (low >= 0.0 and high <= 1.0):  # false for NaN too
+        raise InvalidInputError(f"{path}: {name} goes from {low:g} to {high:g}; divide it so that it is in [0, 1]")
+    return images, 1.0
+
+
+def is_feature_table(path: Path) -> bool:
+    """Whether a file, or a folder, holds rows of features rather than images."""
+    if path.is_dir():
+        return any(path.glob("*.parquet"))
+    if path.suffix.lower() != ".npz" or not path.is_file():
+        return path.suffix.lower() in (".npy", ".parquet")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = "X.npy" if "X.npy" in archive.namelist() else "X_train.npy"
+            with archive.open(name) as file:
+                return len(read_array_header(file)[0]) == 2
+    except (KeyError, zipfile.BadZipFile, ValueError, OSError, EOFError):
+        return False  # reading the file says what is wrong with it
+
+
+def read_table(
+    path: Path, labels: str | None, folder: Path
+) -> tuple[tuple[str, ...], list[tuple[Any, NDArray[np.intp]]]]:
+    """Return the class names of a table, and rows (N, d) and labels (N,) of its pool, or of its two parts.
+
+    `labels` is a column of a Parquet table, or the file of the labels of a .npy file. Parquet is copied to a file in
+    `folder`.
+    """
+    if not path.exists():
+        raise MissingDataError(f"{path} does not exist; give a .npy, .npz or Parquet file of features")
+    if path.suffix.lower() == ".npz":
+        parts = _read_npz(path)
+    elif path.suffix.lower() == ".npy":
+        parts = [Labelled("the table", _mapped(path), _labels_of(path, labels))]
+    else:
+        parts = [_read_parquet(path, labels, folder)]
+    for part in parts:
+        check_table(part.X, str(path))
+    class_names, encoded = _encode_labels(path, parts)
+    return class_names, [(part.X, own) for part, own in zip(parts, encoded, strict=True)]
+
+
+def _mapped(path: Path) -> NpyTable:
+    try:
+        return NpyTable(path)
+    except (ValueError, EOFError) as error:
+        raise CorruptFileError(f"{path} is not a whole .npy file: {error}; save it again with numpy.save") from error
+
+
+def _labels_of(path: Path, labels: str | None) -> NDArray[Any]:
+    if labels is None:
+        raise InvalidInputError(f"{path} holds features only; name the file of their labels: --labels labels.npy")
+    if not Path(labels).is_file():
+        raise MissingDataError(f"the labels {labels} are not there; give a .npy file with a label per row")
+    return np.array(_mapped(Path(labels))[:])
+
+
+def _read_parquet(path: Path, label: str | None, folder: Path) -> Labelled:
+    """Copy the features batch by batch to a .npy file in `folder`, and read the labels into memory."""
+    datasets = require("pyarrow.dataset", extra="parquet", purpose="reading Parquet")
+    try:
+        table = datasets.dataset(path, format="parquet", exclude_invalid_files=path.is_dir())
+        count = table.count_rows()
+    except (ValueError, OSError) as error:  # the bases of pyarrow's errors
+        raise CorruptFileError(f"{path} is not Parquet: {error}; save it again") from error
+    types = {field.name: str(field.type) for field in table.schema}
+    if label not in types:
+        raise InvalidInputError(
+            f"{path} has the columns {', '.join(list(types)[:8])}{' …' if len(types) > 8 else ''}; "
+            f"name that of the labels: --labels COLUMN (it is {label!r})"
+        )
+    names = [name for name in types if name != label]
+    wrong = [name for name in names if types[name] not in _SINGLE | _DOUBLE]
+    if wrong or not names:
+        raise InvalidInputError(
+            f"{path}: the columns {', '.join(wrong[:5]) or '(none but the labels)'} are no numbers; every column but "
+            "the labels is a feature: leave them out, or encode them"
+        )
+    dtype = np.float32 if all(types[name] in _SINGLE for name in names) else np.float64
+    features = np.lib.format.open_memmap(folder / "features.npy", "w+", dtype, (count, len(names)))
+    labels, first = [], 0
+    for batch in table.to_batches(columns=[*names, label], batch_size=_BATCH_ROWS):
+        for column, name in enumerate(names):
+            features[first : first + len(batch), column] = batch[name].to_numpy(zero_copy_only=False)
+        labels.append(np.asarray(batch[label].to_pylist()))
+        first += len(batch)
+    features.flush()
+    return Labelled("the table", _mapped(folder / "features.npy"), np.concatenate(labels) if labels else np.empty(0))

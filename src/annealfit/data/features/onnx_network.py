@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -17,9 +20,8 @@ from annealfit._support.errors import FileFormatError, InvalidInputError, check_
 from annealfit._support.files import StrPath
 from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit._support.threads import processors
-from annealfit.data.features import onnx_graph
-from annealfit.data.features.block_by_block import lazily
-from annealfit.data.features.image_shapes import with_channels
+from annealfit.data.convolution import with_channels
+from annealfit.data.features.scaling import map_dask_rows
 from annealfit.data.rows import is_dask, is_out_of_core
 
 _PURPOSE = "running ONNX networks"
@@ -32,10 +34,10 @@ _TYPES = {
 
 
 class OnnxFeatures(TransformerMixin, BaseEstimator):
-    """Images, or rows, → what a network of any framework makes of them, flattened to rows of features.
+    """Images, or rows → the output of a network of any framework, flattened to rows of features.
 
-    The network runs on onnxruntime, in batches, and is never trained. Fitting reads the file and looks at the shape
-    of X; from then on the transformer holds the network itself, and needs the file no more.
+    The network runs on onnxruntime, in batches, and is never trained. Fitting reads the file and the shape of X; from
+    then on the transformer holds the network itself, and needs the file no more.
 
     Parameters
     ----------
@@ -85,35 +87,35 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
 
     @staticmethod
     def outputs(path: StrPath) -> list[str]:
-        """Names of everything that the network works out, from the first operation to the last."""
-        return onnx_graph.output_names(onnx_graph.read_network(path))
+        """Return the names of the outputs of all operations of a network, from the first to the last."""
+        return _output_names(_read_network(path))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the network, and send the first row of X through it."""
         check_number("batch_size", self.batch_size, Integral, minimum=1)
         if not np.all(np.asarray(self.std, dtype=float) > 0):
             raise InvalidInputError(f"std is {self.std!r}; it must hold numbers above 0")
-        model = onnx_graph.with_output(onnx_graph.read_network(self.path), self.output)
-        onnx_graph.only_input(model, self.path)
+        model = _with_output(_read_network(self.path), self.output)
+        _check_one_input(model, self.path)
         self.output_ = model.graph.output[0].name
         self.model_ = model.SerializeToString()
-        self.__dict__.pop("_session_made", None)
+        self.__dict__.pop("_open_session", None)
         given = _checked(X)
-        self.n_features_in_ = int(np.prod(given.shape[1:]))
+        self.n_features_in_ = math.prod(given.shape[1:])
         first = given[:1].compute() if is_dask(given) else np.asarray(given[:1])
         found = self._run(first)
         self.n_features_out_, self.dtype_ = found.shape[1], found.dtype
         return self
 
     def transform(self, X: Any) -> Any:
-        """Features of shape (N, d), in the network's precision; of a Dask array a Dask array."""
+        """Compute features of shape (N, d), in the network's precision; of a Dask array lazily, as a Dask array."""
         check_is_fitted(self)
         given = _checked(X)
-        size = int(np.prod(given.shape[1:]))
+        size = math.prod(given.shape[1:])
         if size != self.n_features_in_:
             raise InvalidInputError(f"X has rows of {size} values; expected {self.n_features_in_}, as in fit")
         if is_dask(given):
-            return lazily(given, copy.copy(self).transform, self.n_features_out_, self.dtype_)
+            return map_dask_rows(given, copy.copy(self).transform, self.n_features_out_, self.dtype_)
         features = np.empty((given.shape[0], self.n_features_out_), self.dtype_)
         for first in range(0, len(features), self.batch_size):
             batch = np.asarray(given[first : first + self.batch_size])
@@ -121,12 +123,12 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         return features
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names such as `relu_17`."""
+        """Return names such as `relu_17`."""
         check_is_fitted(self)
         return np.array([f"{self.output_}_{number}" for number in range(self.n_features_out_)], dtype=object)
 
     def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The fitted transformer, network and all, as tensors and a JSON manifest."""
+        """Return the fitted transformer, with its network, as tensors and a JSON manifest."""
         check_is_fitted(self)
         settings = {name: value for name, value in self.get_params().items() if name != "path"}
         plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in settings.items()}
@@ -142,7 +144,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
-        """The inverse of `to_tensors`."""
+        """Return the transformer that `to_tensors` stored."""
         stored, document = TensorFields.of(tensors), Field.of(manifest)
         given = document["settings"]
         shape = given.get("image_shape")
@@ -168,29 +170,28 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
     def image_shape_(self) -> tuple[int, int, int]:
         """(H, W, channels) of the images; only where `image_shape` says so."""
         if self.image_shape is None:
-            raise InvalidInputError("give OnnxFeatures an image_shape: without it nobody knows what size images have")
+            raise InvalidInputError("the size of images is unknown; give OnnxFeatures an image_shape")
         return with_channels(self.image_shape)
 
     @property
     def _session(self) -> Any:
-        """Made when it is needed: it can be neither copied nor sent."""
-        if "_session_made" not in self.__dict__:
+        """The session of onnxruntime, opened on first use: it can be neither copied nor pickled."""
+        if "_open_session" not in self.__dict__:
             runtime = require("onnxruntime", extra="onnx", purpose=_PURPOSE)
             options = runtime.SessionOptions()
             options.intra_op_num_threads, options.log_severity_level = processors(), 3
             try:
-                made = runtime.InferenceSession(self.model_, options, providers=["CPUExecutionProvider"])
-            except Exception as error:  # the runtime's own, of many kinds
+                session = runtime.InferenceSession(self.model_, options, providers=["CPUExecutionProvider"])
+            except Exception as error:  # onnxruntime raises many kinds
                 raise FileFormatError(f"onnxruntime cannot run {self.path or 'the network'}: {error}") from error
-            self._session_made = made
-        return self._session_made
+            self._open_session = session
+        return self._open_session
 
     def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_session_made"}
+        return {name: value for name, value in super().__getstate__().items() if name != "_open_session"}
 
     def _run(self, batch: NDArray[Any]) -> NDArray[Any]:
-        """The features of some rows: a network that fixes how many it takes is given so many, the last ones twice."""
+        """Compute the features of some rows; for a network with a fixed batch size the last row is repeated."""
         entry = self._session.get_inputs()[0]
         inputs = self._inputs(batch, entry)
         fixed = entry.shape[0] if entry.shape and isinstance(entry.shape[0], int) else None
@@ -214,20 +215,20 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         return np.concatenate(found)
 
     def _inputs(self, batch: NDArray[Any], entry: Any) -> NDArray[Any]:
+        """Return rows in the shape, scale and type that the network takes."""
         if entry.type not in _TYPES:
             raise InvalidInputError(f"the network takes {entry.type}; images are one of {', '.join(_TYPES)}")
         images = batch
         if self.image_shape is not None:
-            shape = with_channels(self.image_shape)
-            if int(np.prod(batch.shape[1:])) != int(np.prod(shape)):
-                raise InvalidInputError(f"X has rows of shape {batch.shape[1:]}; image_shape is {shape}")
-            images = batch.reshape(len(batch), *shape)
+            if math.prod(batch.shape[1:]) != math.prod(self.image_shape_):
+                raise InvalidInputError(f"X has rows of shape {batch.shape[1:]}; image_shape is {self.image_shape_}")
+            images = batch.reshape(len(batch), *self.image_shape_)
         elif batch.ndim == 3 and len(entry.shape) == 4:
             images = batch[..., None]
+        images = _normalised(images, self.mean, self.std)
         if images.ndim == 4 and self.channels_first:
             images = images.transpose(0, 3, 1, 2)
-        ready = _normalised(images, self.mean, self.std, channel=1 if self.channels_first else -1)
-        ready = np.ascontiguousarray(ready.astype(_TYPES[entry.type], copy=False))
+        ready = np.ascontiguousarray(images.astype(_TYPES[entry.type], copy=False))
         wanted = [size if isinstance(size, int) else None for size in entry.shape[1:]]
         pairs = zip(wanted, ready.shape[1:], strict=False)
         if len(wanted) != ready.ndim - 1 or any(size not in (None, own) for size, own in pairs):
@@ -238,19 +239,17 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         return ready
 
 
-def _normalised(images: NDArray[Any], mean: Any, std: Any, *, channel: int) -> NDArray[Any]:
-    """`(x − mean)/std`, channel by channel; left alone where that changes nothing."""
+def _normalised(images: NDArray[Any], mean: Any, std: Any) -> NDArray[Any]:
+    """Return `(x − mean)/std` by channel, the last dimension."""
     centre, spread = np.asarray(mean, dtype=np.float32), np.asarray(std, dtype=np.float32)
     if not centre.any() and (spread == 1).all():
         return images
     for name, values in (("mean", centre), ("std", spread)):
-        if values.ndim and (images.ndim != 4 or len(values) != images.shape[channel]):
+        if values.ndim and (images.ndim != 4 or len(values) != images.shape[-1]):
             raise InvalidInputError(
                 f"{name} has {values.size} values, and images have shape {images.shape[1:]}: give a number, or one "
                 "per channel"
             )
-    if channel == 1:
-        centre, spread = (values[:, None, None] if values.ndim else values for values in (centre, spread))
     return (images.astype(np.float32, copy=False) - centre) / spread
 
 
@@ -259,7 +258,76 @@ def _numbers(stored: Field) -> float | list[float]:
 
 
 def _checked(X: ArrayLike) -> Any:
-    """X as it is, where it is read in slices or is Dask's; else an array of numbers."""
+    """Return tables and Dask arrays as they are, anything else as an array of numbers."""
     if is_dask(X) or is_out_of_core(X):
         return X
     return check_array(X, allow_nd=True, dtype="numeric", ensure_min_samples=1)
+
+
+def _read_network(path: StrPath) -> Any:
+    onnx = require("onnx", extra="onnx", purpose=_PURPOSE)
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path}; give the path of an ONNX network")
+    try:
+        model = onnx.load(path)
+    except Exception as error:  # protobuf's own, which is not public
+        raise FileFormatError(f"{path} is not an ONNX network: {error}; export it again") from error
+    if not model.graph.node:
+        raise FileFormatError(f"{path} is not an ONNX network, or one without any operation; export it again")
+    return model
+
+
+def _output_names(model: Any) -> list[str]:
+    return [name for node in model.graph.node for name in node.output if name]
+
+
+def _with_output(model: Any, name: str | None) -> Any:
+    """Reduce a network to one output, by name, and the operations that it needs; None is the network's first."""
+    names = _output_names(model)
+    wanted = model.graph.output[0].name if name is None else name
+    if wanted not in names:
+        close = get_close_matches(str(wanted), names, 3) or names[-5:]
+        raise InvalidInputError(
+            f"output is {name!r}; the network has {len(names)} outputs, inner ones included, such as "
+            f"{', '.join(map(repr, close))}: OnnxFeatures.outputs(path) lists all"
+        )
+    return part_of_network(model, [wanted])
+
+
+def part_of_network(model: Any, outputs: Sequence[str]) -> Any:
+    """Return the model that computes these values, inner ones included, with the operations that they need."""
+    onnx = require("onnx", extra="onnx", purpose=_PURPOSE)
+    needed = set(outputs)
+    nodes: list[Any] = []
+    for node in reversed(model.graph.node):  # an operation follows those whose outputs it reads
+        if needed.intersection(node.output):
+            nodes.insert(0, node)
+            needed.update(names_read(node))
+    known = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
+    part = onnx.ModelProto()
+    part.CopyFrom(model)
+    del part.graph.node[:], part.graph.output[:], part.graph.initializer[:], part.graph.input[:]
+    part.graph.node.extend(nodes)
+    part.graph.output.extend(known.get(name) or onnx.ValueInfoProto(name=name) for name in outputs)
+    part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in needed)
+    part.graph.input.extend(value for value in model.graph.input if value.name in needed)
+    return part
+
+
+def names_read(node: Any) -> Iterator[str]:
+    """Yield the names that an operation reads, also in the branches and loops inside it."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            for inner in graph.node:
+                yield from names_read(inner)
+            yield from (value.name for value in graph.output)
+
+
+def _check_one_input(model: Any, path: StrPath) -> None:
+    weights = {tensor.name for tensor in model.graph.initializer}  # may be listed among the inputs
+    names = [value.name for value in model.graph.input if value.name not in weights]
+    if len(names) != 1:
+        raise InvalidInputError(
+            f"{path} has {len(names)} inputs ({', '.join(names) or 'none'}); features come from one, the images"
+        )

@@ -19,12 +19,11 @@ from annealfit._support.errors import InvalidInputError, choose
 from annealfit._support.randomness import seed_of
 from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit._support.threads import blas_threads
-from annealfit.data.convolution import Network
-from annealfit.data.features.block_by_block import fit_scaler, lazily, scaler_from
-from annealfit.data.features.image_shapes import with_channels
+from annealfit.data.convolution import Network, with_channels
+from annealfit.data.features.scaling import fit_scaler, map_dask_rows, scaler_from
 from annealfit.data.rows import is_dask, is_out_of_core
 
-_BATCH_BYTES = 8 * 2**20  # patches of this many bytes are in memory at once; more leave the cache
+_BATCH_BYTES = 8 * 2**20  # of patches in memory at once, which then stay in the processor's cache
 _MOST_PIXELS = 2**26  # values of an image that a file may ask for: 8192 × 8192
 _MOST_LAYERS = 100
 _STANDARDIZATIONS = ("none", "pixels", "features")
@@ -82,14 +81,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draw the filters for images of shape (N, H, W), (N, H, W, channels) or flattened rows (N, H·W·channels)."""
-        choose("standardize", self.standardize, _STANDARDIZATIONS)
-        is_lazy = is_dask(X) or is_out_of_core(X)
-        given: Any = X if is_lazy else _as_array(X)
-        self.image_shape_ = self._shape_of_images(given)
-        self.n_features_in_ = int(np.prod(self.image_shape_))
-        self._check_shape(given.shape[1:])
-        self._draw_filters()
-        self.pixel_scaler_ = self.feature_scaler_ = None
+        given = self._draw_filters_for(X)
         if self.standardize == "pixels":
             self.pixel_scaler_ = fit_scaler(given)
         elif self.standardize == "features":
@@ -97,48 +89,39 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: ArrayLike, y: Any = None, **parameters: Any) -> NDArray[np.float64]:
-        """As `fit` and then `transform`; features that are standardised are computed once for both."""
+        """Fit and transform; features that are standardised are computed once for both."""
         if self.standardize != "features" or is_dask(X) or is_out_of_core(X):
             return super().fit_transform(X, y, **parameters)
-        unscaled = copy.copy(self).set_params(standardize="none").fit(X)
-        features = unscaled.transform(X)
-        self.__dict__.update({**unscaled.__dict__, "standardize": self.standardize})
+        features = self.transform(self._draw_filters_for(X))
         self.feature_scaler_ = fit_scaler(features)
         return self.feature_scaler_.transform(features, copy=False)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Features of shape (N, d), computed batch by batch; of a Dask array a Dask array, when it is asked for."""
+        """Compute features of shape (N, d), batch by batch; of a Dask array lazily, as a Dask array."""
         check_is_fitted(self)
         if is_dask(X):
             lazy: Any = X
             self._check_shape(lazy.shape[1:])
-            return lazily(lazy, copy.copy(self).transform, self.n_features_out_)
+            return map_dask_rows(lazy, copy.copy(self).transform, self.n_features_out_)
         features = self._convolve(self.as_images(X))
         return features if self.feature_scaler_ is None else self.feature_scaler_.transform(features)
 
     def with_filters(self, filters: Sequence[NDArray[np.float64]], biases: Sequence[NDArray[np.float64]]) -> Self:
-        """The same fitted transformer with other filters, (filters, channels, k, k), and biases, layer by layer."""
+        """Return the fitted transformer with other filters, (filters, channels, k, k), and biases, layer by layer."""
         check_is_fitted(self)
         changed = copy.copy(self)
         changed.filters_, changed.biases_ = list(filters), list(biases)
         return changed
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names such as `filter0_row1_column2`."""
+        """Return names such as `filter0_row1_column2`."""
         check_is_fitted(self)
         rows, columns, filters = self.output_shape_
-        return np.array(
-            [
-                f"filter{filter}_row{row}_column{column}"
-                for filter in range(filters)  # noqa: A001
-                for row in range(rows)
-                for column in range(columns)
-            ],
-            dtype=object,
-        )
+        places = np.ndindex(filters, rows, columns)
+        return np.array([f"filter{number}_row{row}_column{column}" for number, row, column in places], dtype=object)
 
     def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The fitted transformer as tensors and a JSON manifest."""
+        """Return the fitted transformer as tensors and a JSON manifest."""
         check_is_fitted(self)
         tensors: dict[str, NDArray[Any]] = {}
         for layer, (filters, biases) in enumerate(zip(self.filters_, self.biases_, strict=True)):
@@ -155,13 +138,15 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
-        """The inverse of `to_tensors`, with the stored filters instead of newly drawn ones."""
+        """Return the transformer that `to_tensors` stored."""
         stored, document = TensorFields.of(tensors), Field.of(manifest)
         pools = [size.whole(minimum=1, maximum=_MOST_PIXELS) for size in document["pool_sizes"].items(_MOST_LAYERS)]
-        shape = document["image_shape"].items(3)
-        if not pools or len(shape) != 3:
-            document["image_shape"].refuse("height, width and channels, and a pool size for each layer")
-        channels = [size.whole(minimum=1, maximum=_MOST_PIXELS) for size in shape][2]
+        shape = [size.whole(minimum=1, maximum=_MOST_PIXELS) for size in document["image_shape"].items(3)]
+        if not pools or len(shape) != 3 or math.prod(shape) > _MOST_PIXELS:
+            document["image_shape"].refuse(
+                f"height, width and channels of at most {_MOST_PIXELS} values, and a pool size for each layer"
+            )
+        channels = shape[2]
         filters, biases = [], []
         for layer in range(len(pools)):
             filters.append(stored.real(f"filters.{layer}", (None, channels, None, None)))
@@ -174,16 +159,11 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             kernel_size=[layer.shape[-1] for layer in filters],
             pool_size=pools,
             standardize=document["standardize"].one_of(_STANDARDIZATIONS),
-            image_shape=tuple(size.value for size in shape),
+            image_shape=tuple(shape),
         )
-        features.image_shape_ = with_channels([size.value for size in shape])
-        features.n_features_in_ = math.prod(features.image_shape_)
-        if features.n_features_in_ > _MOST_PIXELS:
-            document["image_shape"].refuse(f"an image of at most {_MOST_PIXELS} values")
-        features.filters_, features.biases_ = filters, biases
         with settings_of(document["image_shape"]):
-            features._set_output_shape()
-        features.pixel_scaler_ = features.feature_scaler_ = None
+            features._set_shapes(with_channels(shape))
+        features.filters_, features.biases_ = filters, biases
         if features.standardize != "none":
             size = features.n_features_in_ if features.standardize == "pixels" else features.n_features_out_
             scaler = scaler_from(stored.real("mean", (size,)), stored.real("scale", (size,), positive=True))
@@ -191,7 +171,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         return features
 
     def layers(self) -> list[tuple[int, int, int]]:
-        """(filters, kernel size, pool size) of every layer."""
+        """Return (filters, kernel size, pool size) of every layer."""
         given: dict[str, Any] = {
             "n_filters": self.n_filters,
             "kernel_size": self.kernel_size,
@@ -210,28 +190,28 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             columns.append([int(size) for size in sizes])
         return list(zip(*columns, strict=True))
 
-    def _draw_filters(self) -> None:
+    def as_images(self, X: ArrayLike) -> NDArray[Any]:
+        """Return X as images (N, H, W, channels) of the shape that the transformer was fitted on."""
+        given = _as_array(X)
+        self._check_shape(given.shape[1:])
+        return given.reshape(len(given), *self.image_shape_)
+
+    def _draw_filters_for(self, X: Any) -> Any:
+        """Draw filters for images of the shape of X, with no scalers yet, and return X, checked."""
+        choose("standardize", self.standardize, _STANDARDIZATIONS)
+        given = X if is_dask(X) or is_out_of_core(X) else _as_array(X)
+        self._set_shapes(self._shape_of_images(given))
+        self._check_shape(given.shape[1:])
         generator = np.random.default_rng(seed_of(self.random_state))
         self.filters_, self.biases_ = [], []
-        channels = self.image_shape_[2]
-        for n_filters, kernel, _ in self.layers():
-            limit = 1 / np.sqrt(channels * kernel * kernel)
-            self.filters_.append(generator.uniform(-limit, limit, size=(n_filters, channels, kernel, kernel)))
-            self.biases_.append(generator.uniform(-limit, limit, size=n_filters))
-            channels = n_filters
-        self._set_output_shape()
-
-    def _set_output_shape(self) -> None:
-        self.network_ = Network.of(self.image_shape_, self.layers())
-        self._values_per_image = int(np.prod(self.image_shape_))
         for shape in self.network_.layers:
-            per_position = shape.channels * shape.kernel**2 + shape.filters  # a patch, and what comes of it
-            self._values_per_image = max(self._values_per_image, shape.places * per_position)
-        last = self.network_.layers[-1]
-        self.output_shape_ = (*last.pooled, last.filters)
-        self.n_features_out_ = self.network_.n_features
+            limit = 1 / np.sqrt(shape.n_parameters - 1)
+            size = (shape.filters, shape.channels, shape.kernel, shape.kernel)
+            self.filters_.append(generator.uniform(-limit, limit, size=size))
+            self.biases_.append(generator.uniform(-limit, limit, size=shape.filters))
+        return given
 
-    def _shape_of_images(self, given: NDArray[Any]) -> tuple[int, int, int]:
+    def _shape_of_images(self, given: Any) -> tuple[int, int, int]:
         if given.ndim in (3, 4):
             shape = given.shape[1:]
             if self.image_shape is not None and with_channels(self.image_shape) != with_channels(shape):
@@ -248,14 +228,16 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             shape = (side, side)
         return with_channels(shape)
 
-    def as_images(self, X: ArrayLike) -> NDArray[Any]:
-        """What is given, as images (N, H, W, channels) of the shape that the transformer was fitted on."""
-        given = _as_array(X)
-        self._check_shape(given.shape[1:])
-        return given.reshape(len(given), *self.image_shape_)
+    def _set_shapes(self, image_shape: tuple[int, int, int]) -> None:
+        self.network_ = Network.of(image_shape, self.layers())
+        self.image_shape_, self.n_features_in_ = image_shape, math.prod(image_shape)
+        last = self.network_.layers[-1]
+        self.output_shape_ = (*last.pooled, last.filters)
+        self.n_features_out_ = self.network_.n_features
+        self.pixel_scaler_ = self.feature_scaler_ = None
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
-        size = int(np.prod(self.image_shape_))
+        size = self.n_features_in_
         if not (shape == (size,) if len(shape) == 1 else with_channels(shape) == self.image_shape_):
             raise InvalidInputError(
                 f"images have shape {shape}; expected {self.image_shape_} (height, width, channels) "
@@ -263,18 +245,21 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             )
 
     def _convolve(self, images: NDArray[Any]) -> NDArray[np.float64]:
-        batch = max(1, _BATCH_BYTES // (8 * self._values_per_image))
+        layers = self.network_.layers
+        # The patch and the responses at every position of a layer.
+        values = [math.prod(shape.convolved) * (shape.n_parameters - 1 + shape.filters) for shape in layers]
+        batch = max(1, _BATCH_BYTES // (8 * max(self.n_features_in_, *values)))
         features = np.empty((len(images), self.n_features_out_))
         for start in range(0, len(images), batch):
             chunk = images[start : start + batch].astype(np.float64)
             if self.pixel_scaler_ is not None:
                 chunk = self.pixel_scaler_.transform(chunk.reshape(len(chunk), -1)).reshape(chunk.shape)
-            for filters, biases, (_, kernel, pool) in zip(self.filters_, self.biases_, self.layers(), strict=True):
-                patches = sliding_window_view(chunk, (kernel, kernel), axis=(1, 2))
+            for filters, biases, shape in zip(self.filters_, self.biases_, layers, strict=True):
+                patches = sliding_window_view(chunk, (shape.kernel, shape.kernel), axis=(1, 2))
                 with blas_threads(patches.size * len(filters)):
                     convolved = np.tensordot(patches, filters, axes=((3, 4, 5), (1, 2, 3)))
-                # Bias and ReLU never turn an order round: after the pooling they are the same, of far fewer numbers.
-                chunk = np.maximum(_max_pool(convolved, pool) + biases, 0)
+                # Bias and ReLU preserve order, so they may follow the pooling, on far fewer numbers.
+                chunk = np.maximum(_max_pool(convolved, shape.pool) + biases, 0)
             # Filter by filter, as a channels-first network flattens.
             features[start : start + batch] = chunk.transpose(0, 3, 1, 2).reshape(len(chunk), -1)
         return features

@@ -1,12 +1,12 @@
-"""Rows of features with their labels and weights, of which everybody else sees sums only."""
+"""Rows of features with labels and weights, in memory, streamed or on Dask: everything else sees sums over rows."""
 
-from annealfit.data.rows.base import Chunk, Rows, cut_grams
-from annealfit.data.rows.chunked import ChunkedRows, rows_of
-from annealfit.data.rows.in_memory import DenseChunk, InMemoryRows, SparseChunk
-from annealfit.data.rows.on_dask import DaskRows, is_dask
-from annealfit.data.rows.tables import MappedTable, NpyTable, Selection, SlicedTable, TableChunk, is_out_of_core
+from annealfit.data.rows.chunks import Chunk, DenseChunk, SingleChunk, SparseChunk
+from annealfit.data.rows.on_dask import DaskRows
+from annealfit.data.rows.rows import ARITHMETICS, ChunkedRows, InMemoryRows, Rows, rows_of, thinning
+from annealfit.data.rows.tables import MappedTable, NpyTable, Selection, SlicedTable, is_dask, is_out_of_core
 
 __all__ = [
+    "ARITHMETICS",
     "Chunk",
     "ChunkedRows",
     "DaskRows",
@@ -16,11 +16,11 @@ __all__ = [
     "NpyTable",
     "Rows",
     "Selection",
+    "SingleChunk",
     "SlicedTable",
     "SparseChunk",
-    "TableChunk",
-    "cut_grams",
     "is_dask",
     "is_out_of_core",
     "rows_of",
+    "thinning",
 ]

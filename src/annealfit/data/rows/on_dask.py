@@ -1,8 +1,8 @@
-"""Rows of Dask arrays: sums are worked out where the chunks are; weights travel, rows do not.
+"""Rows of Dask arrays: sums are computed where the chunks are; weights are sent, rows are not.
 
-With a `distributed.Client` the chunks are made once and stay in the workers' memory (which Dask spills to disk where
-it must); a chunk that is lost with its worker is made again elsewhere. Without one, chunks are made anew at every
-pass, in threads of this process, so that the arrays need not fit into its memory.
+With a `distributed.Client` the parts of the arrays are computed once and stay in the workers' memory (Dask spills them
+to disk if needed); a part that is lost with its worker is computed again elsewhere. Without a client, parts are
+computed at every pass, in threads of this process, so that the arrays need not fit into memory.
 """
 
 from __future__ import annotations
@@ -10,39 +10,35 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, require
 from annealfit._support.threads import blas_threads
-from annealfit.data.rows.base import Chunk, Rows, Term, add_up, spread_positions
-from annealfit.data.rows.in_memory import InMemoryRows
-from annealfit.data.rows.tables import TableChunk, check_table, is_single, keep_memory, read_slice
+from annealfit.data.rows.chunks import Chunk, DenseChunk, SingleChunk
+from annealfit.data.rows.rows import (
+    SINGLE_FEATURES,
+    InMemoryRows,
+    Rows,
+    Term,
+    add_up,
+    centre_of,
+    centre_positions,
+    drawn_positions,
+)
+from annealfit.data.rows.tables import check_table, chunk_bounds, is_dask, keep_memory, read_slice, rows_at_once
 
-_SUMMED_AT_ONCE = 8  # partial sums; so they are added in the same order, whoever works them out
-
-
-@dataclass
-class Traffic:
-    """What passes over the rows have sent: terms to the workers, each worker once, and sums back."""
-
-    passes: int = 0
-    bytes_of_terms: int = 0
-    bytes_of_sums: int = 0
-
-
-def is_dask(value: Any) -> bool:
-    """Whether it is a collection of Dask's, asked without importing Dask."""
-    return hasattr(value, "__dask_graph__")
+_SUMMED_AT_ONCE = 8  # partial sums, so that the order of additions is the same on any number of workers
 
 
 def current_client() -> Any:
-    """The `distributed.Client` that Dask would use here; None where there is none."""
-    distributed = sys.modules.get("distributed")  # who has a client has imported it
+    """Return the `distributed.Client` that Dask would use here, or None."""
+    distributed = sys.modules.get("distributed")  # loaded wherever there is a client
     if distributed is None:
         return None
     try:
@@ -51,11 +47,34 @@ def current_client() -> Any:
         return None
 
 
-class DaskRows(Rows):
-    """Features (N, d), labels (N,) and perhaps weights (N,), as Dask arrays or, the last two, in memory.
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Consecutive rows on a worker: one chunk of the Dask arrays."""
 
-    Labels become positions in `classes`, which are found if they are not given. Results depend on the chunks in the
-    last bits, and on nothing else.
+    features: NDArray[Any]
+    labels: NDArray[np.intp]
+    weights: Array | None
+    start: int
+
+    def take(self, chosen: Any) -> Part:
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return Part(self.features[chosen], self.labels[chosen], weights, self.start)
+
+    def chunks(self, centre: Array | None, n_classes: int) -> Iterator[Chunk]:
+        """Yield the rows in chunks of cache size."""
+        for first, last in chunk_bounds(self.features, n_classes, rows_at_once(self.features, n_classes)):
+            part = self.take(slice(first, last))
+            own = part.features, part.labels, part.weights
+            start = self.start + first
+            yield DenseChunk(*own, start) if centre is None else SingleChunk(*own, centre, start)
+
+
+class DaskRows(Rows):
+    """Features (N, d), labels (N,) and optional weights (N,) as Dask arrays; labels and weights may be in memory.
+
+    Labels become positions in `classes`, which are found if they are not given. Results depend on the chunks by
+    rounding only.
     """
 
     chunks_are_cached = False
@@ -67,136 +86,136 @@ class DaskRows(Rows):
         labels: Any,
         weights: Any = None,
         classes: NDArray[Any] | None = None,
+        *,
+        arithmetic: str = "auto",
     ) -> None:
         self._dask = require("dask", extra="dask", purpose="training on Dask arrays")
-        self.traffic = Traffic()
         arrays = _aligned(features, labels, weights)
-        self.is_rounded = is_single(features)
         if classes is None:
             found = self._dask.compute([self._dask.delayed(np.unique)(block) for block in _blocks(arrays[1])])[0]
             classes = np.unique(np.concatenate(found))
         self._classes, self.n_parameters, self.n_classes = classes, features.shape[1] + 1, len(classes)
+        self._arithmetic = arithmetic
         of_weights = _blocks(arrays[2]) if arrays[2] is not None else [None] * len(arrays[0].chunks[0])
         known = self._dask.delayed(classes, traverse=False, pure=False)
-        make = self._dask.delayed(make_chunk, pure=False)
-        self._sizes = [size for size in arrays[0].chunks[0] if size]
-        parts = zip(arrays[0].chunks[0], _blocks(arrays[0]), _blocks(arrays[1]), of_weights, strict=True)
-        self._keep([make(*blocks, known) for size, *blocks in parts if size])
-        self._check()
+        make = self._dask.delayed(make_part, pure=False)
+        sizes = arrays[0].chunks[0]
+        parts = zip(sizes, _blocks(arrays[0]), _blocks(arrays[1]), of_weights, strict=True)
+        starts = np.cumsum([0, *sizes])
+        self._sizes = [size for size in sizes if size]
+        self._keep([make(*blocks, known, int(at)) for at, (size, *blocks) in zip(starts, parts, strict=False) if size])
+        self._centre: Array | None = None
+        if arithmetic == "auto" and features.shape[1] >= SINGLE_FEATURES:
+            self._centre = centre_of(np.concatenate([part.features for part in self._at(centre_positions(self.count))]))
+        _ = self.columns  # the first pass: checks, and column sums
 
-    def _keep(self, pieces: Sequence[Any]) -> None:
-        """Let the pieces stay where they are made, if that is elsewhere."""
-        self._pieces = list(pieces if current_client() is None else self._dask.persist(*pieces))
+    def _keep(self, parts: Sequence[Any]) -> None:
+        """Keep the parts in the workers' memory if there is a client."""
+        self._parts = list(parts if current_client() is None else self._dask.persist(*parts))
 
-    def _check(self) -> None:
-        self._weights_of_classes, wrong = self.sum(_FirstLook(self.n_classes))
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return sum(self._sizes)
+
+    @cached_property
+    def columns(self) -> tuple[float, Array]:
+        """Number of rows and column sums; also class weights, a check for NaN, and the choice of single precision."""
+        n_classes = self.n_classes
+
+        def term(chunk: Chunk) -> tuple[Any, ...]:
+            sums = chunk.column_sums()
+            wrong = 0
+            if not np.isfinite(sums[0]).all():
+                wrong = sum(int((~np.isfinite(array)).sum()) for array in chunk.content())
+            return sums, chunk.class_weights(n_classes), wrong, 1, int(isinstance(chunk, SingleChunk) and chunk.is_safe)
+
+        sums, self._class_weights, wrong, chunks, safe = self.sum(term)
         if wrong:
-            raise InvalidInputError(
-                f"Input X contains NaN or infinity ({int(wrong)} values); fill or leave out such rows"
-            )
-        if not self._weights_of_classes.all():
-            missing = self._classes[self._weights_of_classes == 0].tolist()
-            raise InvalidInputError(f"the classes {missing[:5]} have no row that weighs something; leave them out")
+            raise InvalidInputError(f"Input X contains NaN or infinity ({wrong} values); fill or leave out such rows")
+        if not self._class_weights.all():
+            missing = self._classes[self._class_weights == 0].tolist()
+            raise InvalidInputError(f"the classes {missing[:5]} have no row with a weight above 0; leave them out")
+        self.is_single = safe == chunks
+        if not self.is_single:
+            self._centre = None
+        return float(self.count), sums
 
-    def weigh_classes(self, factors: NDArray[np.float64]) -> None:
-        """Multiply the weights by these factors (C,), one per class."""
+    def weigh_classes(self, factors: Array) -> None:
+        """Multiply the weights by factors (C,), one per class."""
         change = self._dask.delayed(reweighed, pure=False)
         known = self._dask.delayed(factors, traverse=False, pure=False)
-        self._keep([change(piece, known) for piece in self._pieces])
-        self._weights_of_classes = self._weights_of_classes * factors
+        self._keep([change(part, known) for part in self._parts])
+        del self.columns
+        _ = self.columns
 
     @property
     def classes(self) -> NDArray[Any]:
-        """What the labels stand for."""
+        """Labels, sorted."""
         return self._classes
 
     @property
-    def weights_of_classes(self) -> NDArray[np.float64]:
-        """What the rows of each class weigh together, (C,)."""
-        return self._weights_of_classes
+    def weights_of_classes(self) -> Array:
+        """Total weight of each class (C,)."""
+        return self._class_weights
 
     def chunks(self) -> Iterable[Chunk]:
-        """The chunks, brought here one after another: only for those who cannot do with sums."""
-        return (self._dask.compute(piece)[0] for piece in self._pieces)
+        """Return the chunks, computed here one after another."""
+        for part in self._parts:
+            yield from self._dask.compute(part)[0].chunks(self._centre, self.n_classes)
 
     def sum(self, term: Term) -> tuple[Any, ...]:
-        """The term is sent to the chunks, and what it finds is added up on the way back, always in the same order."""
+        """Send the term to the parts and add up the results, always in the same order."""
         apply, add = (self._dask.delayed(function, pure=False) for function in (_applied, add_up))
-        sent = self._dask.delayed(term, traverse=False, pure=False)
-        found = [apply(sent, piece, self.n_classes) for piece in self._pieces]
+        sent = self._dask.delayed((term, self._centre, self.n_classes), traverse=False, pure=False)
+        found = [apply(sent, part) for part in self._parts]
         while len(found) > 1:
             found = [add(found[first : first + _SUMMED_AT_ONCE]) for first in range(0, len(found), _SUMMED_AT_ONCE)]
         (total,) = self._dask.compute(found[0])
-        self._count(term, total)
         return total
 
     def sample(self, count: int) -> Rows:
-        """Rows drawn at random, in their order, brought here."""
-        total = sum(self._sizes)
-        chosen = np.arange(total)
-        if total > count:
-            chosen = np.sort(np.random.default_rng(0).choice(total, count, replace=False))
-        picked = self._dask.compute([piece for piece, _ in self._picked(chosen)])[0]
+        """Return rows drawn at random, in their order, in memory."""
+        picked = self._at(drawn_positions(self.count, count))
         weights = None if picked[0].weights is None else np.concatenate([part.weights for part in picked])
         features, labels = (np.concatenate([getattr(part, name) for part in picked]) for name in ("features", "labels"))
-        return InMemoryRows(features, labels, self.n_classes, weights)
+        return InMemoryRows(features, labels, self.n_classes, weights, arithmetic=self._arithmetic)
 
-    def thinned(self, fewest: int) -> Rows:
-        """Picked where the chunks are, at every pass: they are not stored twice."""
-        chosen = spread_positions(sum(self._sizes), fewest)
-        if len(chosen) == sum(self._sizes):
-            return self
-        rows = object.__new__(DaskRows)
-        pieces, sizes = (list(found) for found in zip(*self._picked(chosen), strict=True))
-        rows.__dict__.update(
-            _dask=self._dask, _classes=self._classes, traffic=self.traffic, _pieces=pieces, _sizes=sizes
-        )
-        rows.n_parameters, rows.n_classes = self.n_parameters, self.n_classes
-        rows._weights_of_classes, _ = rows.sum(_FirstLook(self.n_classes))
-        return rows
-
-    def _picked(self, chosen: NDArray[np.intp]) -> Iterator[tuple[Any, int]]:
-        """Of every chunk the rows that are among the chosen ones, if there are any, and how many."""
-        pick = self._dask.delayed(_picked, pure=False)
+    def _at(self, chosen: NDArray[np.intp]) -> list[Any]:
+        """Return the rows at sorted positions, part by part."""
+        take = self._dask.delayed(Part.take, pure=False)
         edges = np.concatenate([[0], np.cumsum(self._sizes)])
-        parts = np.split(chosen, np.searchsorted(chosen, edges[1:-1]))
-        for piece, own, first in zip(self._pieces, parts, edges[:-1], strict=True):
-            if len(own):
-                yield pick(piece, own - first), len(own)
+        own = np.split(chosen, np.searchsorted(chosen, edges[1:-1]))
+        picked = zip(self._parts, own, edges[:-1], strict=True)
+        return self._dask.compute([take(part, each - first) for part, each, first in picked if len(each)])[0]
 
     @cached_property
     def total_weight(self) -> float:
-        """Known since the rows were checked."""
-        return float(self._weights_of_classes.sum())
+        """Total weight of all rows."""
+        return float(self._class_weights.sum())
 
     @cached_property
     def entries(self) -> int:
-        """As above."""
-        return sum(self._sizes) * self.n_parameters
+        """Number of feature values and ones."""
+        return self.count * self.n_parameters
 
     @cached_property
-    def class_shares(self) -> NDArray[np.float64]:
-        """As above."""
-        return self._weights_of_classes / self.total_weight
+    def class_shares(self) -> Array:
+        """Share of each class in the total weight (C,)."""
+        return self._class_weights / self.total_weight
 
     def digest(self) -> str:
-        """A digest of the digests of all chunks, which are worked out where these are."""
+        """Return a digest of the digests of all parts, which are computed on the workers."""
         made = self._dask.delayed(_digest, pure=False)
-        found = self._dask.compute([made(piece) for piece in self._pieces])[0]
+        found = self._dask.compute([made(part) for part in self._parts])[0]
         return hashlib.sha256("".join(found).encode()).hexdigest()
 
-    def _count(self, term: Term, total: tuple[Any, ...]) -> None:
-        cloudpickle = require("cloudpickle", extra="dask", purpose="training on Dask arrays")
-        self.traffic.passes += 1
-        self.traffic.bytes_of_terms += len(cloudpickle.dumps(term))
-        self.traffic.bytes_of_sums += sum(np.asarray(value).nbytes for value in total)
-
     def __reduce__(self) -> Any:
-        raise InvalidInputError("rows of Dask arrays stay where they are; a term must not hold on to them")
+        raise InvalidInputError("rows of Dask arrays cannot be sent; a term must not refer to them")
 
 
-def make_chunk(features: Any, labels: Any, weights: Any, classes: NDArray[Any]) -> TableChunk:
-    """A chunk of blocks of arrays, on a worker; labels become positions in the classes."""
+def make_part(features: Any, labels: Any, weights: Any, classes: NDArray[Any], start: int) -> Part:
+    """Make a part from blocks of the arrays, on a worker; labels become positions in the classes."""
     given = np.asarray(labels)
     positions = np.minimum(np.searchsorted(classes, given), len(classes) - 1)
     if not (classes[positions] == given).all():
@@ -205,43 +224,27 @@ def make_chunk(features: Any, labels: Any, weights: Any, classes: NDArray[Any]) 
     checked = None if weights is None else np.asarray(weights, dtype=np.float64)
     if checked is not None and not (checked >= 0).all():
         raise InvalidInputError("sample_weight must hold numbers of at least 0")
-    return TableChunk(read_slice(np.ascontiguousarray(features), 0, len(given)), positions, checked)
+    return Part(read_slice(np.ascontiguousarray(features), 0, len(given)), positions, checked, start)
 
 
-def reweighed(chunk: TableChunk, factors: NDArray[np.float64]) -> TableChunk:
-    """The chunk with its rows' weights multiplied by their classes' factors."""
-    own = factors[chunk.labels]
-    return TableChunk(chunk.features, chunk.labels, own if chunk.weights is None else own * chunk.weights)
+def reweighed(part: Part, factors: Array) -> Part:
+    """Return the part with the weights multiplied by the factors of the classes."""
+    own = factors[part.labels]
+    return replace(part, weights=own if part.weights is None else own * part.weights)
 
 
-@dataclass(frozen=True)
-class _FirstLook:
-    """Term: what each class weighs, and how many features are no numbers."""
-
-    n_classes: int
-
-    def __call__(self, chunk: Chunk) -> tuple[NDArray[np.float64], int]:
-        (features,) = chunk.content()
-        wrong = 0 if np.isfinite(features.sum(dtype=np.float64)) else int((~np.isfinite(features)).sum())
-        return chunk.class_weights(self.n_classes), wrong
-
-
-def _applied(term: Term, chunk: TableChunk, n_classes: int) -> tuple[Any, ...]:
+def _applied(sent: tuple[Term, Array | None, int], part: Part) -> tuple[Any, ...]:
+    term, centre, n_classes = sent
     keep_memory()
-    with blas_threads(0):  # the chunks are what is done in parallel
-        return add_up(map(term, chunk.parts(n_classes)))
+    with blas_threads(0):  # the parts run in parallel
+        return add_up(map(term, part.chunks(centre, n_classes)))
 
 
-def _picked(chunk: TableChunk, positions: NDArray[np.intp]) -> TableChunk:
-    weights = None if chunk.weights is None else chunk.weights[positions]
-    return TableChunk(chunk.features[positions], chunk.labels[positions], weights)
-
-
-def _digest(chunk: TableChunk) -> str:
-    found = hashlib.sha256(np.ascontiguousarray(chunk.features).tobytes())
-    found.update(chunk.labels.astype(np.int64).tobytes())
-    if chunk.weights is not None:
-        found.update(chunk.weights.tobytes())
+def _digest(part: Part) -> str:
+    found = hashlib.sha256(np.ascontiguousarray(part.features).tobytes())
+    found.update(part.labels.astype(np.int64).tobytes())
+    if part.weights is not None:
+        found.update(part.weights.tobytes())
     return found.hexdigest()
 
 
@@ -250,7 +253,7 @@ def _blocks(array: Any) -> list[Any]:
 
 
 def _aligned(features: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
-    """All as Dask arrays with the row chunks of the features, whose rows are whole."""
+    """Return all as Dask arrays with the row chunks of the features, each chunk with all columns."""
     if not hasattr(features, "chunks"):
         raise InvalidInputError(f"X is a Dask {type(features).__name__}; pass an array: X.to_dask_array(lengths=True)")
     if np.isnan(features.shape).any():
@@ -258,12 +261,12 @@ def _aligned(features: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
     check_table(features)
     return (
         features.rechunk({1: -1}),
-        _chunked_alike(labels, features, "y"),
-        None if weights is None else _chunked_alike(weights, features, "sample_weight"),
+        _with_chunks_of(labels, features, "y"),
+        None if weights is None else _with_chunks_of(weights, features, "sample_weight"),
     )
 
 
-def _chunked_alike(values: Any, features: Any, name: str) -> Any:
+def _with_chunks_of(values: Any, features: Any, name: str) -> Any:
     if is_dask(values) and not hasattr(values, "chunks"):
         raise InvalidInputError(f"{name} is a Dask {type(values).__name__}; pass an array: to_dask_array(lengths=True)")
     given: Any = values if is_dask(values) else np.asarray(values)
@@ -280,13 +283,13 @@ def _chunked_alike(values: Any, features: Any, name: str) -> Any:
 
 
 def _register_size() -> None:
-    """Tell Dask how large a chunk is: by that it decides where to work, and what to spill."""
+    """Tell Dask the size of a part: it decides by that where to compute and what to spill."""
     from dask.sizeof import sizeof
 
-    @sizeof.register(TableChunk)
-    def size_of_chunk(chunk: TableChunk) -> int:
-        return chunk.features.nbytes + chunk.labels.nbytes + (0 if chunk.weights is None else chunk.weights.nbytes)
+    @sizeof.register(Part)
+    def size_of_part(part: Part) -> int:
+        return part.features.nbytes + part.labels.nbytes + (0 if part.weights is None else part.weights.nbytes)
 
 
-if "dask" in sys.modules:  # as on every worker, and wherever there is a Dask array
+if "dask" in sys.modules:  # on every worker, and wherever there is a Dask array
     _register_size()

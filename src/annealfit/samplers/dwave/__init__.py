@@ -1,1 +1,1 @@
-"""The way to a D-Wave annealer: problems as programs of a chip, calls that are planned and paid for, a mock."""
+"""D-Wave annealers: problems as programs of a chip, a queue of calls with a budget, and a mock device."""

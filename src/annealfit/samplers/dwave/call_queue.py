@@ -1,4 +1,4 @@
-"""A device that is paid for by use: the limits of its calls, what they cost, and never beyond the budget."""
+"""Calls of a device that is paid for by use: divided by its limits, retried, and never beyond the budget."""
 
 from __future__ import annotations
 
@@ -6,85 +6,76 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
 from annealfit._support.errors import BudgetExhaustedError, SamplerError
-from annealfit.hardware.limits import access_seconds, most_reads
+from annealfit.hardware.limits import MICROSECOND, access_seconds, most_reads
 from annealfit.samplers.protocol import Receipt, is_refusal, is_transient
 
-_MICROSECONDS = 1e-6
 _NEEDED = ("problem_timing_data", "problem_run_duration_range", "num_reads_range", "h_range", "j_range")
+_POLL_SECONDS = 0.02
 
 
 @dataclass
 class Ledger:
-    """QPU access time used so far, calls in flight as estimated; copies of a sampler write in one and the same."""
+    """QPU access time used so far, with the estimates of calls in flight; copies of a sampler share one."""
 
     seconds: float = 0.0
 
 
+@dataclass
 class DeviceAccess:
-    """The way to a device: its limits and billing, our retries and budget."""
+    """A device's limits and billing, and the retries and budget of a sampler."""
 
-    def __init__(
-        self,
-        properties: Mapping[str, Any],
-        parameters: Mapping[str, Any],
-        *,
-        max_access_seconds: float | None,
-        retries: int,
-        backoff_seconds: float,
-        timeout_seconds: float,
-    ) -> None:
-        missing = [name for name in _NEEDED if not properties.get(name)]
+    properties: Mapping[str, Any]
+    parameters: Mapping[str, Any]  # of every call; D-Wave's timing model takes those that concern it
+    max_access_seconds: float | None
+    retries: int
+    backoff_seconds: float
+    timeout_seconds: float
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def __post_init__(self) -> None:
+        missing = [name for name in _NEEDED if not self.properties.get(name)]
         if missing:
             raise SamplerError(f"the solver publishes no {', '.join(missing)}, so its calls cannot be planned")
-        self._timing = properties["problem_timing_data"]
-        self._timed = dict(parameters)  # D-Wave's timing model takes what concerns it
-        self._longest_seconds = properties["problem_run_duration_range"][1] * _MICROSECONDS
-        self._most_reads = properties["num_reads_range"][1]
-        self.max_access_seconds = max_access_seconds
-        self.retries, self.backoff_seconds, self.timeout_seconds = retries, backoff_seconds, timeout_seconds
-        self.ledger = Ledger()
 
     def estimate(self, n_qubits: int, reads: int) -> float:
-        """Seconds of access time that a call takes."""
-        return access_seconds(self._timing, n_qubits, reads, **self._timed)
+        """Return the access time of a call in seconds."""
+        return access_seconds(self.properties["problem_timing_data"], n_qubits, reads, **self.parameters)
 
     def divide(self, reads: int, n_qubits: int) -> Iterator[int]:
-        """The reads of each call when so many are wanted: no call longer than the device allows."""
-        limit = min(self._most_reads, most_reads(self._timing, self._longest_seconds, n_qubits, **self._timed))
+        """Yield the reads of each call, so that no call is longer than the device allows."""
+        timing, longest = self.properties["problem_timing_data"], self.properties["problem_run_duration_range"][1]
+        seconds = longest * MICROSECOND
+        limit = min(self.properties["num_reads_range"][1], most_reads(timing, seconds, n_qubits, **self.parameters))
         if limit < 1:
             raise SamplerError(
-                f"not even one read fits the solver's limit of {self._longest_seconds:g} s per call; "
+                f"not even one read fits the solver's limit of {seconds:g} s per call; "
                 "lower annealing_time or the thermalization times"
             )
         while reads > 0:
             yield min(reads, limit)
             reads -= limit
 
+    def has_room(self, seconds: float) -> bool:
+        """Return whether a call fits the budget beside the time used and the calls in flight."""
+        return self.max_access_seconds is None or self.ledger.seconds + seconds <= self.max_access_seconds
+
     def reserve(self, seconds: float) -> None:
-        """Count a call that is about to go out; raise if the budget has no room for it beside those in flight."""
-        if self.max_access_seconds is not None and not self.has_room(seconds):
+        """Count a call before it is submitted; raise if the budget has no room for it."""
+        if not self.has_room(seconds):
             raise BudgetExhaustedError(
                 f"{self.ledger.seconds:.3f} s of QPU access time are used and the next call takes about "
-                f"{seconds:.3f} s; max_access_seconds is {self.max_access_seconds:g}"
+                f"{seconds:.3f} s; max_access_seconds is {self.max_access_seconds}"
             )
         self.ledger.seconds += seconds
 
-    def has_room(self, seconds: float) -> bool:
-        """Whether a call of so many seconds fits the budget beside what was used and what is in flight."""
-        return self.max_access_seconds is None or self.ledger.seconds + seconds <= self.max_access_seconds
-
     def settle(self, reserved: float, billed: float) -> None:
-        """Put what a call did cost in place of what was reserved for it."""
+        """Replace the estimate of a call by its bill."""
         self.ledger.seconds += billed - reserved
-
-
-_MICROSECONDS = 1e-6
-_POLL_SECONDS = 0.02
 
 
 class CallFailedError(Exception):
@@ -93,32 +84,32 @@ class CallFailedError(Exception):
 
 @dataclass(eq=False)
 class Call:
-    """A call of the device, and what became of it: in the end it has an answer or a failure."""
+    """A call of the device and its state: in the end it has an answer or a failure."""
 
-    submit: Callable[[], Any]  # brings a sample set, at once or when it is resolved
+    submit: Callable[[], Any]  # returns a sample set, resolved or pending
     reads: int
     estimate: float  # seconds of access time
     answer: Any = None
-    failure: CallFailedError | SamplerError | None = None  # a `SamplerError` will meet the next solve again
-    pending: Any = None  # a sample set that is on its way
+    failure: CallFailedError | SamplerError | None = None  # a `SamplerError` will occur again in the next solve
+    pending: Any = None  # a sample set that is not resolved yet
     submitted: float = 0.0
-    late: int = 0  # how often it was waited for in vain
+    late: int = 0  # how often waiting for it timed out
     fault: str = ""  # the last one
 
 
 class CallQueue:
-    """Carries out calls: all of a round go out, then their answers are waited for; what failed goes out once more.
+    """Carries out calls in rounds: all are submitted, then their answers are awaited; failed calls go out once more.
 
-    A device that answers at once is asked one call after the other. No call goes out that the budget has no room for
-    beside those in flight; before it is given up, the answers of those are waited for, which may have cost less.
+    Calls of a device that answers at once run one after the other. No call is submitted for which the budget has no
+    room beside those in flight; before it is given up, their answers are awaited, which may have cost less.
     """
 
     def __init__(self, access: DeviceAccess, receipt: Receipt) -> None:
         self.access, self.receipt = access, receipt
-        self._refused: SamplerError | None = None  # what no retry can help, for any call
+        self._refused: SamplerError | None = None  # an error that no retry can help, for any call
 
     def carry_out(self, calls: Sequence[Call]) -> None:
-        """Fill in the answer or the failure of every call, with pauses that grow before those that are repeated."""
+        """Set the answer or the failure of every call; the pauses before retries grow."""
         tries = self.access.retries + 1
         going = list(calls)
         for attempt in range(tries):
@@ -129,7 +120,7 @@ class CallQueue:
             if not going:
                 return
         for call in going:
-            if call.pending is not None:  # it will be billed, and nobody waits for it any more
+            if call.pending is not None:  # it will be billed, though nobody waits for it any more
                 self.receipt.access_seconds += call.estimate
             call.failure = CallFailedError(f"no answer in {tries} tries, the last: {call.fault}")
 
@@ -161,12 +152,12 @@ class CallQueue:
             self._note(call, error)
 
     def _collect(self, call: Call) -> None:
-        """Wait for a call in flight. One that is only late stays so: it is not asked for, and paid for, twice."""
+        """Wait for a call in flight. A late call stays in flight: it is not submitted, and paid for, twice."""
         if call.pending is None:
             return
         timeout = self.access.timeout_seconds
         try:
-            # Counted from when it went out: calls in flight together wait together.
+            # Counted from the submission: calls in flight together are awaited together.
             in_time = _resolve(call.pending, call.submitted + (call.late + 1) * timeout)
             billed = _billed(call.pending, call.estimate) if in_time else 0.0
         except Exception as error:
@@ -183,7 +174,7 @@ class CallQueue:
         call.answer, call.pending = call.pending, None
 
     def _note(self, call: Call, error: Exception) -> None:
-        """What an error means for its call: another try, or none."""
+        """Decide from an error whether its call is tried again."""
         call.fault = f"{type(error).__name__}: {error}"
         if is_transient(error):
             self.receipt.faults.append(call.fault)
@@ -199,7 +190,7 @@ class CallQueue:
 
 
 def _resolve(sampleset: Any, deadline: float) -> bool:
-    """Wait for a sample set; whether it is there in time."""
+    """Wait for a sample set until the deadline; return whether it is there."""
     while not sampleset.done():
         if time.monotonic() > deadline:
             return False
@@ -209,8 +200,8 @@ def _resolve(sampleset: Any, deadline: float) -> bool:
 
 
 def _billed(sampleset: Any, estimate: float) -> float:
-    """The access time that the device bills, in seconds; the estimate where it names none that can be."""
-    told = (sampleset.info.get("timing") or {}).get("qpu_access_time")
-    if isinstance(told, bool) or not isinstance(told, Real) or not math.isfinite(told) or told < 0:
+    """Return the access time that the device bills, in seconds; the estimate where it states no valid time."""
+    stated = (sampleset.info.get("timing") or {}).get("qpu_access_time")
+    if isinstance(stated, bool) or not isinstance(stated, Real) or not math.isfinite(stated) or stated < 0:
         return estimate
-    return float(told) * _MICROSECONDS
+    return float(stated) * MICROSECOND

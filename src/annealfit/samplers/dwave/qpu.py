@@ -1,32 +1,42 @@
-"""QPUSampler: problems solved on a D-Wave annealer, or on a mock of one."""
+"""QPUSampler: quadratic problems → scaled program on tiles of a chip → calls of the device → samples."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from annealfit._support.description import describe
 from annealfit._support.errors import InvalidInputError, SamplerError, check_number, require
 from annealfit._support.randomness import child_seed
-from annealfit.hardware.chip import Chip
-from annealfit.hardware.embeddings import EXTRA, longest_chain, qubits_of
-from annealfit.hardware.limits import CHAIN_PREFACTOR, COUPLING_ERROR, DeviceRanges
+from annealfit.hardware.chip import EXTRA, Chip, Embedding, longest_chain, qubits_of
+from annealfit.hardware.limits import (
+    CHAIN_PREFACTOR,
+    COUPLING_ERROR,
+    DeviceRanges,
+    Resolution,
+    TileLimit,
+    coupling_limits,
+    resolve,
+)
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, DeviceAccess
-from annealfit.samplers.dwave.programming import Program, Tiles
 from annealfit.samplers.protocol import Preflight, Receipt, Sampler, Samples
+
+if TYPE_CHECKING:
+    import dimod
 
 # Every read by itself, since means and shares are taken over reads; and a name to find the calls by at D-Wave.
 _USUAL_PARAMETERS = {"answer_mode": "raw", "label": "annealfit"}
-# With more of the couplings than this below the analog error, bits are wasted.
-UNRESOLVED_SHARE = 0.5
+UNRESOLVED_SHARE = 0.5  # of the couplings below the analog error: with more of them bits are wasted
+MANY_BROKEN_CHAINS = 0.25  # share that is noted in the history: majority votes are then half guesses
+BLOCK_VARIABLES = 40  # blocks of about this size need the fewest calls: ten fit a chip at once, with short chains
 
 
 class QPUSampler(Sampler):
@@ -38,21 +48,21 @@ class QPUSampler(Sampler):
         A `DWaveSampler`, or `annealfit.samplers.MockQPU` to rehearse. None connects to the solver that D-Wave's own
         configuration names (`dwave config create`); credentials never pass through annealfit.
     num_reads : int
-        Reads in all; more than a call may take go out in several.
+        Reads of every problem; reads beyond the limit of a call go out in several calls.
     chain_prefactor : float
-        Multiple of uniform torque compensation that couples the qubits of a chain; see `sweep_chain_prefactors`.
+        Multiple of uniform torque compensation that couples the qubits of a chain.
     spin_reversals : int
         Random gauges among which the reads are divided, a call each; one costs nothing, 0 programs the problem as is.
     polish : bool
-        Descend from every read to a local minimum. What the device itself found stays on record (`raw_energy`).
+        Descend from every read to a local minimum. The energy of the device's best read is recorded (`raw_energy`).
     max_access_seconds : float or None
-        QPU access time that this sampler may use in all. A call that is estimated to exceed it is not made.
+        QPU access time that this sampler may use in total. A call that is estimated to exceed it is not made.
     retries, backoff_seconds : int, float
-        Tries after a call that failed for a passing reason, and the pause before the first, doubled for each next one.
+        Retries of a call that failed for a transient reason, and the pause before the first one, doubled for each next.
     timeout_seconds : float
         How long to wait for an answer.
     **parameters
-        Handed to the device, and checked against those that it declares (`annealing_time=50`, say).
+        Passed to the device, and checked against the parameters that it declares (`annealing_time=50`, say).
 
     Examples
     --------
@@ -66,7 +76,7 @@ class QPUSampler(Sampler):
 
     """
 
-    # What a call may cost and how often it is tried says nothing about the answers that come.
+    # Cost and retries of a call do not change its answer.
     neutral_settings: ClassVar[frozenset[str]] = frozenset(
         {"max_access_seconds", "retries", "backoff_seconds", "timeout_seconds"}
     )
@@ -95,9 +105,8 @@ class QPUSampler(Sampler):
             check_number("max_access_seconds", max_access_seconds, above=0)
         self.num_reads, self.chain_prefactor = int(num_reads), float(chain_prefactor)
         self.spin_reversals, self.polish = int(spin_reversals), polish
-        self.max_access_seconds = max_access_seconds
-        self.retries, self.backoff_seconds = int(retries), float(backoff_seconds)
-        self.timeout_seconds = float(timeout_seconds)
+        self.max_access_seconds, self.retries = max_access_seconds, int(retries)
+        self.backoff_seconds, self.timeout_seconds = float(backoff_seconds), float(timeout_seconds)
         self.parameters = parameters
         self._opened = device is None
         self.device = connect() if device is None else device
@@ -105,36 +114,31 @@ class QPUSampler(Sampler):
             check_device(self.device, parameters, self._setting_names()[1:])
             properties = self.device.properties
             self._access = DeviceAccess(
-                properties,
-                parameters,
-                max_access_seconds=max_access_seconds,
-                retries=self.retries,
-                backoff_seconds=self.backoff_seconds,
-                timeout_seconds=self.timeout_seconds,
+                properties, parameters, max_access_seconds, self.retries, self.backoff_seconds, self.timeout_seconds
             )
         except Exception:
             self.close()
             raise
         self.chip = Chip(str(properties.get("chip_id", "solver")), self.device.to_networkx_graph())
         self.ranges = DeviceRanges.of(properties)
-        self._tiles = Tiles(self.device, self.chip)
+        self._tiles: dict[tuple[int, int], Tiles] = {}  # by variables of a problem and number of problems
         known = {name: value for name, value in _USUAL_PARAMETERS.items() if name in self.device.parameters}
         self._device_parameters = {**known, **parameters}
         self._warned = False
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name: the sampler's own, then those that are handed to the device."""
+        """The settings by name: the sampler's own, then those that are passed to the device."""
         return {**super().get_params(deep), **self.parameters}
 
     def describe(self) -> dict[str, Any]:
-        """Settings and chip as plain data; not what a call may cost, how it is repeated, or whose account pays."""
+        """Settings and chip as plain data, without credentials."""
         chip = describe(self.device) if callable(getattr(self.device, "describe", None)) else self.chip.name
         return {**super().describe(), "device": chip}
 
     def __repr__(self) -> str:
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "device"}
-        told = (f"{name}={value!r}" for name, value in settings.items() if name not in self.neutral_settings)
-        return f"QPUSampler({self.chip.name!r}, {', '.join(told)})"
+        shown = (f"{name}={value!r}" for name, value in settings.items() if name not in self.neutral_settings)
+        return f"QPUSampler({self.chip.name!r}, {', '.join(shown)})"
 
     def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> QPUSampler:
         remade = QPUSampler(**settings)  # the same device; what it takes is checked there
@@ -150,7 +154,7 @@ class QPUSampler(Sampler):
                 "a QPUSampler with a budget is not copied to other processes, each of which would spend it anew; "
                 "run in one process (n_jobs=1)"
             )
-        return self.__dict__
+        return {**self.__dict__, "_tiles": {}}  # composites are made again
 
     def __copy__(self) -> QPUSampler:
         copied = object.__new__(QPUSampler)
@@ -158,12 +162,12 @@ class QPUSampler(Sampler):
         return copied
 
     def close(self) -> None:
-        """Close the connection, if it was this sampler that opened it."""
+        """Close the connection, if this sampler opened it."""
         if self._opened:
             self.device.close()
 
     def restore_usage(self, history: Sequence[Mapping[str, Any]]) -> None:
-        """Count what the training had used before it was interrupted, in another process say, against the budget."""
+        """Count the access time of an interrupted training against the budget."""
         used = sum(float(row.get("access_seconds", 0.0)) for row in history)
         self._access.ledger.seconds = max(self._access.ledger.seconds, used)
 
@@ -173,12 +177,12 @@ class QPUSampler(Sampler):
         return self._access.ledger.seconds
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
-        """A tile per problem. Those of a call that failed in spite of retries come back as `Samples.failed`."""
+        """Solve every problem on a tile. Problems of a call that failed in spite of retries are `Samples.failed`."""
         receipt = Receipt()
-        runs = [self._plan(positions, problems, seeds[positions[0]]) for positions in self._tiles.calls(problems)]
+        runs = [self._plan(problems, positions, seeds[positions[0]]) for positions in self._batches(problems)]
         calls = [call for run in runs for call in run.calls]
         CallQueue(self._access, receipt).carry_out(calls)
-        # The budget, or what no retry can help: the next solve will meet it again. What was paid for is used first.
+        # A spent budget, or an error that no retry can help, is raised in the next solve if answers were paid for.
         lasting = [call.failure for call in calls if isinstance(call.failure, SamplerError)]
         if len(lasting) == len(calls) and not receipt.access_seconds:
             raise lasting[0]
@@ -201,71 +205,51 @@ class QPUSampler(Sampler):
         }
 
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight:
-        """What one solve of these problems would take, without submitting anything."""
-        tiles = [self._tiles.embeddings(problems[call[0]], len(call)) for call in self._tiles.calls(problems)]
-        calls = [(qubits_of(tile), reads) for tile in tiles for reads in self._reads(qubits_of(tile))]
+        """The cost of one solve of these problems, without submitting anything."""
+        batches = [[problems[position] for position in positions] for positions in self._batches(problems)]
+        tiles = [self._tiles_of(batch) for batch in batches]
+        calls = [(tile.n_qubits, reads) for tile in tiles for reads in self._reads(tile.n_qubits)]
         return Preflight(
             calls=len(calls),
             qubits=max(n_qubits for n_qubits, _ in calls),
-            longest_chain=max(longest_chain(embedding) for tile in tiles for embedding in tile),
+            longest_chain=max(longest_chain(embedding) for tile in tiles for embedding in tile.embeddings),
             access_seconds=sum(self._access.estimate(n_qubits, reads) for n_qubits, reads in calls),
             unresolved_share=max(
-                self._program([problems[i] for i in call]).unresolved_share() for call in self._tiles.calls(problems)
+                Program.of(batch, self.ranges, self.chain_prefactor, tile.limits).unresolved_share
+                for batch, tile in zip(batches, tiles, strict=True)
             ),
         )
 
-    def sweep_chain_prefactors(
-        self, problems: Sequence[QuadraticProblem], prefactors: Sequence[float], seed: int = 0
-    ) -> list[dict[str, float]]:
-        """Solve the problems once with each prefactor: a row each of energies, broken chains, access time.
+    def _batches(self, problems: Sequence[QuadraticProblem]) -> list[list[int]]:
+        """Return the positions of problems that go out together: of one size, and as many as there are tiles."""
+        of_size: dict[int, list[int]] = {}
+        for position, problem in enumerate(problems):
+            of_size.setdefault(problem.n_variables, []).append(position)
+        batches = []
+        for size, positions in of_size.items():
+            together = len(self.chip.tiles(size, len(positions)))
+            if together == 0:
+                raise SamplerError(_too_large(problems[positions[0]], self.chip))
+            batches += [positions[start : start + together] for start in range(0, len(positions), together)]
+        return batches
 
-        The sampler's own prefactor stays; the budget counts.
-        """
-        seeds = [child_seed(seed, position) for position in range(len(problems))]
-        rows = []
-        for prefactor in prefactors:
-            check_number("chain prefactor", prefactor, above=0)
-            swept = copy(self)
-            swept.chain_prefactor = float(prefactor)
-            answers = swept.solve(problems, seeds)
-            summary = self.summarise(answers)
-            solved = [answer for answer in answers if answer.failure is None]
-            rows.append(
-                {
-                    "chain_prefactor": float(prefactor),
-                    "energy": float(sum(answer.best_energy for answer in solved)),
-                    "mean_energy": float(sum(answer.energies.mean() for answer in solved)),
-                    "chain_breaks": float(summary["chain_breaks"]),
-                    "access_seconds": float(summary["access_seconds"]),
-                    "solved": float(len(solved)),
-                }
-            )
-        return rows
+    def _tiles_of(self, batch: Sequence[QuadraticProblem]) -> Tiles:
+        key = batch[0].n_variables, len(batch)
+        if key not in self._tiles:
+            self._tiles[key] = Tiles.of(self.device, self.chip, *key)
+        return self._tiles[key]
 
-    def _warn_of_noise(self, program: Program) -> None:
-        if self._warned:
-            return
-        share = program.unresolved_share()
-        if share > UNRESOLVED_SHARE:
-            self._warned = True
-            bits = program.problems[0].encoding.bits
-            fewer = f"use fewer than {bits} bits (1 or 2 do), or " if bits > 1 else ""
-            warnings.warn(
-                f"{share:.0%} of the couplings are below the device's analog error ({COUPLING_ERROR[1]} of its range): "
-                f"it cannot tell them from noise; {fewer}standardise the features (StandardScaler)",
-                stacklevel=2,
-            )
-
-    def _plan(self, positions: list[int], problems: Sequence[QuadraticProblem], seed: int) -> Run:
-        """The program of these problems and its calls, each with a gauge of its own."""
-        program = self._program([problems[position] for position in positions])
+    def _plan(self, problems: Sequence[QuadraticProblem], positions: list[int], seed: int) -> Run:
+        """Return the program of these problems and its calls, each with a gauge of its own."""
+        batch = [problems[position] for position in positions]
+        tiles = self._tiles_of(batch)
+        program = Program.of(batch, self.ranges, self.chain_prefactor, tiles.limits)
         self._warn_of_noise(program)
-        composite, n_qubits = self._tiles.composite(program.problems[0], len(program.problems))
         calls = []
-        for number, reads in enumerate(self._reads(n_qubits)):
+        for number, reads in enumerate(self._reads(tiles.n_qubits)):
             flips = np.random.default_rng(child_seed(seed, number)).random((1, len(program.model.variables))) < 0.5
             submit = partial(
-                composite.sample,
+                tiles.composite.sample,
                 program.model,
                 srts=flips if self.spin_reversals else np.zeros_like(flips),
                 chain_strength=program.chain_strengths,
@@ -273,85 +257,183 @@ class QPUSampler(Sampler):
                 auto_scale=False,
                 **self._device_parameters,
             )
-            calls.append(Call(submit, reads, self._access.estimate(n_qubits, reads)))
+            calls.append(Call(submit, reads, self._access.estimate(tiles.n_qubits, reads)))
         return Run(positions, program, calls)
 
-    def _program(self, problems: list[QuadraticProblem]) -> Program:
-        limits = self._tiles.limits(problems[0], len(problems))
-        return Program.of(problems, self.ranges, self.chain_prefactor, limits)
-
     def _reads(self, n_qubits: int) -> list[int]:
-        """The reads of each call: divided among the gauges, and by the limits of a call."""
+        """Return the reads of each call: divided among the gauges, and by the limits of a call."""
         gauges = max(self.spin_reversals, 1)
         shares = [self.num_reads // gauges + (gauge < self.num_reads % gauges) for gauge in range(gauges)]
         return [reads for share in shares for reads in self._access.divide(share, n_qubits)]
 
+    def _warn_of_noise(self, program: Program) -> None:
+        if self._warned or program.unresolved_share <= UNRESOLVED_SHARE:
+            return
+        self._warned = True
+        bits = program.problems[0].encoding.bits
+        fewer = f"use fewer than {bits} bits (1 or 2 do), or " if bits > 1 else ""
+        warnings.warn(
+            f"{program.unresolved_share:.0%} of the couplings are below the device's analog error "
+            f"({COUPLING_ERROR[1]} of its range): it cannot tell them from noise; {fewer}standardise the features "
+            "(StandardScaler)",
+            stacklevel=2,
+        )
 
-# More broken chains than this are worth a word in the history: majority votes are then half guesses.
-MANY_BROKEN_CHAINS = 0.25
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Disjoint embeddings of as many problems of one size, and the device as a sampler of all of them."""
+
+    embeddings: Sequence[Embedding]
+    limits: Sequence[Sequence[TileLimit]]  # of the sums of couplings, for each embedding
+    composite: Any  # dimod sampler whose variables are those of a `Program`
+    n_qubits: int
+
+    @classmethod
+    def of(cls, device: Any, chip: Chip, n_variables: int, count: int) -> Tiles:
+        """Return `count` tiles for problems of `n_variables`."""
+        system = require("dwave.system", extra=EXTRA, purpose="embedding problems on a QPU")
+        gauges = require("dwave.preprocessing.composites", extra=EXTRA, purpose="spin-reversal transforms")
+        embeddings = chip.tiles(n_variables, count)
+        published = coupling_limits(device.properties)
+        limits = [[TileLimit.of(limit, embedding, chip.graph) for limit in published] for embedding in embeddings]
+        chains = [embedding[variable] for embedding in embeddings for variable in range(n_variables)]
+        # Spins are reversed above the embedding, so that a chain is flipped as a whole and stays ferromagnetic: only
+        # then may it use the extended range of couplings.
+        fixed = system.FixedEmbeddingComposite(device, dict(enumerate(chains)))
+        return cls(embeddings, limits, gauges.SpinReversalTransformComposite(fixed), qubits_of(embeddings))
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Problems of n variables each as one Ising model: variable `t·n + i` is variable i of problem t."""
+
+    problems: Sequence[QuadraticProblem]
+    model: dimod.BinaryQuadraticModel  # in spins; every problem fills the device's range by itself
+    chain_strengths: dict[int, float]  # of every variable
+    resolutions: Sequence[Resolution]  # how each problem was scaled
+
+    @classmethod
+    def of(
+        cls,
+        problems: Sequence[QuadraticProblem],
+        ranges: DeviceRanges,
+        chain_prefactor: float,
+        limits: Sequence[Sequence[TileLimit]] = (),
+    ) -> Program:
+        """Return the program of problems of one size; `limits` are those of each problem's tile.
+
+        Each problem is scaled by itself: a class whose update has become small still gets the whole range.
+        """
+        dimod = require("dimod", extra=EXTRA, purpose="programming a QPU")
+        size = problems[0].n_variables
+        rows, columns = np.triu_indices(size, 1)
+        linear, biases, resolutions = [], [], []
+        for problem, of_tile in zip(problems, limits or [()] * len(problems), strict=True):
+            fields, couplings, _ = problem.to_ising()
+            resolution = resolve(fields, couplings, ranges, chain_prefactor, of_tile)
+            linear.append(fields / resolution.scale)
+            biases.append(couplings[rows, columns] / resolution.scale)
+            resolutions.append(resolution)
+        shifts = size * np.arange(len(problems))[:, None]
+        model = dimod.BinaryQuadraticModel.from_numpy_vectors(
+            np.concatenate(linear),
+            ((rows + shifts).ravel(), (columns + shifts).ravel(), np.concatenate(biases)),
+            0.0,
+            dimod.SPIN,
+        )
+        strengths = np.repeat([resolution.chain_strength for resolution in resolutions], size)
+        return cls(problems, model, dict(enumerate(strengths.tolist())), resolutions)
+
+    @property
+    def unresolved_share(self) -> float:
+        """The share of the couplings below the analog error, in the problem where it is largest."""
+        return max(resolution.share_below[COUPLING_ERROR[1]] for resolution in self.resolutions)
+
+    def read(self, sampleset: Any) -> list[NDArray[np.uint8]]:
+        """Return the bits (reads, n) of every problem in a sample set of the model."""
+        size = len(self.model.variables)
+        if set(sampleset.variables) != set(range(size)):
+            raise SamplerError(f"the device answered for {len(sampleset.variables)} variables of {size}")
+        order = np.argsort(np.fromiter(sampleset.variables, dtype=np.int64))
+        rows = (sampleset.record.sample[:, order] > 0).astype(np.uint8)
+        bits = np.repeat(rows, sampleset.record.num_occurrences, axis=0)
+        return np.split(bits, len(self.problems), axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Some problems of a solve, their program, and a call for every share of the reads."""
+    """Some problems of a solve, their program, and the calls among which the reads are divided."""
 
     positions: list[int]  # of the problems in the solve
     program: Program
     calls: list[Call]
 
     def answers(self, receipt: Receipt, polish: bool) -> list[Samples]:
-        """An answer per problem; reads of a call that failed are missing, and without any the problems failed."""
-        parts: list[list[Any]] = []
+        """Return an answer per problem from the reads of the calls that succeeded; without any the problems failed."""
+        parts: list[list[NDArray[np.uint8]]] = []
         failure, left_out = "", ""
         for call in self.calls:
             try:
                 if call.failure is not None:
                     raise call.failure
-                note_quality(call.answer, call.reads, receipt)
+                _note_quality(call, receipt)
                 parts.append(self.program.read(call.answer))
             except CallFailedError as error:
                 failure = str(error)
             except SamplerError as error:
                 left_out = left_out or str(error)
+        problems = self.program.problems
         if not parts:
-            reason = left_out or failure
-            return [Samples.failed(problem, reason, {"receipt": receipt}) for problem in self.program.problems]
+            return [Samples.failed(problem, left_out or failure, {"receipt": receipt}) for problem in problems]
         if left_out:
             receipt.faults.append(f"reads left out: {left_out}")
-        return [
-            _answer(problem, np.concatenate(bits), {**programmed, "receipt": receipt}, polish)
-            for problem, programmed, *bits in zip(self.program.problems, self.program.describe(), *parts, strict=True)
-        ]
+        answers = []
+        for problem, scaled, *bits in zip(problems, self.program.resolutions, *parts, strict=True):
+            info = {"coefficient_scale": scaled.scale, "chain_strength": scaled.chain_strength, "receipt": receipt}
+            answers.append(_samples(problem, np.concatenate(bits), info, polish))
+        return answers
 
 
-def note_quality(sampleset: Any, asked: int, receipt: Receipt) -> None:
-    """Write on the receipt what is short or broken in an answer; an answer without reads is a failure."""
-    occurrences = sampleset.record.num_occurrences
+def _note_quality(call: Call, receipt: Receipt) -> None:
+    """Record missing reads and broken chains of an answer on the receipt; an answer without reads is a failure."""
+    occurrences = call.answer.record.num_occurrences
     reads = int(occurrences.sum())
     if reads == 0:
         receipt.faults.append("fewer reads than asked: none")
         raise CallFailedError("the device returned no reads")
-    if reads < asked:
-        receipt.faults.append(f"fewer reads than asked: {reads} of {asked}")
-    share = float(np.average(sampleset.record.chain_break_fraction, weights=occurrences))
+    if reads < call.reads:
+        receipt.faults.append(f"fewer reads than asked: {reads} of {call.reads}")
+    share = float(np.average(call.answer.record.chain_break_fraction, weights=occurrences))
     receipt.breaks.append((share, reads))
     if share > MANY_BROKEN_CHAINS:
         receipt.faults.append(f"broken chains: {share:.0%}")
 
 
-def _answer(problem: QuadraticProblem, bits: Any, info: dict[str, Any], polish: bool) -> Samples:
-    raw = Samples.of(problem, bits)
+def _samples(problem: QuadraticProblem, bits: NDArray[np.uint8], info: dict[str, Any], polish: bool) -> Samples:
+    raw = Samples.of(problem, bits, info)
     info["raw_energy"] = raw.best_energy
     if not polish:
-        return Samples(raw.bits, raw.energies, info)
+        return raw
     descent = require("dwave.samplers", extra=EXTRA, purpose="polishing reads").SteepestDescentSampler()
     polished = descent.sample(problem.to_bqm(), initial_states=(bits, list(range(problem.n_variables))))
     order = np.argsort(np.fromiter(polished.variables, dtype=np.int64))
     return Samples.of(problem, polished.record.sample[:, order], info)
 
 
+def _too_large(problem: QuadraticProblem, chip: Chip) -> str:
+    largest, n_parameters, bits = chip.largest_clique, problem.n_parameters, problem.encoding.bits
+    block = min(largest, BLOCK_VARIABLES)
+    fewer_bits = f"use at most bits={largest // n_parameters}, or " if largest >= n_parameters else ""
+    return (
+        f"{problem.n_variables} variables ({n_parameters} parameters of {bits} {'bit' if bits == 1 else 'bits'}) "
+        f"do not embed on {chip.name}: its largest clique is {largest}; {fewer_bits}solve in blocks: "
+        f"BlockSampler(sampler, max_variables={block}), or --blocks {block}"
+    )
+
+
 def connect() -> Any:
-    """The solver that D-Wave's configuration names; credentials never pass through annealfit."""
+    """Connect to the solver that D-Wave's configuration names; credentials never pass through annealfit."""
     system = require("dwave.system", extra=EXTRA, purpose="running on a QPU")
     try:
         return system.DWaveSampler()

@@ -7,8 +7,8 @@ weights and their temperatures.  Parameter j of a lane has K bits, b_jk in {0, 1
 
 A sweep proposes to flip every bit once, parameter after parameter and bit after bit, and accepts with
 the Metropolis probability min(1, exp(-beta dE)).  It is the same Markov chain that a dense
-single-flip annealer in variable order runs on the (DK)-variable problem, but with the field
-h = Gu + g at hand a proposal costs O(1):  dE = 2 (d h_j + d**2 G_jj / 2)  for a change d = +-steps_k.
+single-flip annealer in variable order runs on the (DK)-variable problem, but with the fields
+h = Gu + g a proposal costs O(1):  dE = 2 (d h_j + d**2 G_jj / 2)  for a change d = +-steps_k.
 
 Three things make it fast.
 
@@ -27,11 +27,14 @@ the word left brings the next bit to the sign position: bit k is (word >> (31 - 
 32 - K low bits are zero.
 """
 
+from functools import cache
+
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numpy.typing import NDArray
 
 from annealfit._support._vectors import LANES, any_lane, convert, load, multiply_add, repeat, select, store
+from annealfit._support.compiled import array, compiled, constant, splitmix
 from annealfit.samplers.native._float_fields import flip_sign, log2_uniform
 
 MOST_BITS = 32
@@ -50,7 +53,10 @@ SWEEPS_PER_GROUP = 32
 """Sweeps between two recomputations of the fields, which keep single precision from drifting."""
 
 
-@njit(nogil=True, cache=True)
+_WORDS = array(types.uint32, 2)
+
+
+@compiled(types.void(constant(types.uint64, 1), types.int64, _WORDS, _WORDS))
 def start_block(seeds, bits, words, random_state):
     """Random bits and random streams of the lanes with these seeds, (n,) uint64 with n <= LANES.
 
@@ -67,15 +73,6 @@ def start_block(seeds, bits, words, random_state):
         for j in range(len(words)):
             top = np.uint32(splitmix(seeds[lane], j + 2) >> np.uint64(32))
             words[j, lane] = top & ~np.uint32((1 << (MOST_BITS - bits)) - 1)
-
-
-@njit
-def splitmix(seed, index):
-    """Output number `index` of the SplitMix64 generator: `annealfit._support.randomness.descend`, compiled."""
-    word = seed + np.uint64(0x9E3779B97F4A7C15) * np.uint64(index + 1)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
 
 
 def unpack_bits(words: NDArray[np.uint32], bits: int) -> NDArray[np.uint8]:
@@ -126,7 +123,7 @@ def _apply_pending(curvature, fields, pending, changes):
         store(fields, i, field)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def anneal_group(curvature, gradient, steps, betas, words, random_state):
     """Run one sweep for each row of `betas` on a block of LANES lanes.
 
@@ -139,13 +136,6 @@ def anneal_group(curvature, gradient, steps, betas, words, random_state):
     The fields are recomputed at each call.
     """
     parameters, bits = curvature.shape[0], steps.shape[0]
-    block = (parameters, LANES)
-    if not (curvature.shape[1] == parameters and gradient.shape == block and words.shape == block):
-        raise ValueError("curvature must be (D, D), gradient and words (D, LANES)")
-    if not (steps.shape[1] == LANES and betas.shape[1] == LANES and random_state.shape == (STATE_WORDS, LANES)):
-        raise ValueError("steps must be (K, LANES), betas (S, LANES), random_state (4, LANES)")
-    if not 1 <= bits <= MOST_BITS:
-        raise ValueError("a parameter has 1 to 32 bits")
     fields = _decoded_fields(curvature, gradient, steps, words)
     half_squares = steps * steps * gradient.dtype.type(0.5)
     pending = np.zeros(PENDING, dtype=np.uintp)
@@ -202,7 +192,7 @@ def anneal_group(curvature, gradient, steps, betas, words, random_state):
     store(random_state, 3, state_3)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def anneal_block(curvature, gradient, steps, shares, intercept, slope, geometric, words, random_state):
     """Run one sweep for each of `shares` (S,), in groups of SWEEPS_PER_GROUP.
 
@@ -219,3 +209,11 @@ def anneal_block(curvature, gradient, steps, shares, intercept, slope, geometric
                 # Finite also in single precision: so cold a lane accepts no step upward either way.
                 betas[row, lane] = min(np.exp(beta) if geometric else beta, COLDEST)
         anneal_group(curvature, gradient, steps, betas[:count], words, random_state)
+
+
+@cache
+def load_for(precision: str) -> None:
+    """Load `anneal_block` for "single" or "double" precision; compile it on a machine's first use."""
+    real = types.float64 if precision == "double" else types.float32
+    matrix, line = array(real, 2), array(types.float64, 1)
+    anneal_block.compile((matrix, matrix, matrix, line, line, line, types.boolean, _WORDS, _WORDS))

@@ -1,4 +1,4 @@
-"""DenseAnnealingSampler: the annealing kernel as a dimod sampler for any dense binary quadratic model."""
+"""DenseAnnealingSampler: the annealing kernel as a dimod sampler for dense binary quadratic models."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from typing import Any
 
 import dimod
 import numpy as np
-from numpy.typing import NDArray
 
+from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, choose
 from annealfit._support.randomness import child_seeds
 from annealfit._support.threads import free_memory
-from annealfit.samplers.native.chains import Stop, stop_function
-from annealfit.samplers.native.lanes import PRECISIONS, Lanes, anneal_lanes
-from annealfit.samplers.native.schedule import BetaRange, Schedule
+from annealfit.samplers.native.annealer import PRECISIONS, Lanes, anneal_lanes
+from annealfit.samplers.native.annealing import BetaRange, Limit, Schedule, Stop
 
-# A share of the memory that is free: the couplings are held in double and in the annealing precision.
-_MEMORY_SHARE = 0.8
+_MEMORY_SHARE = 0.8  # of the memory that is free
+_BYTES_PER_PAIR = 12  # couplings are held in double and in the annealing precision
+# Above so many variables, models with a smaller share of all couplings are refused: a sampler for sparse models is
+# faster there, and its lead grows with the number of variables.
+_MANY_VARIABLES, _LEAST_DENSITY = 2000, 0.02
 
 
 class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
     """Simulated annealing for dense models, many reads at once.
 
-    Takes the parameters of dwave-samplers' `SimulatedAnnealingSampler` and runs the same Markov chain.
-    Time and memory go with n², however sparse the model; `SampleSet.info` holds the effective
-    schedule and the timing in nanoseconds.
+    Takes the parameters of dwave-samplers' `SimulatedAnnealingSampler` and runs the same Markov chain; of
+    `randomize_order` and `proposal_acceptance_criteria` only the default values. Time and memory go with n², however
+    sparse the model, so models of more than 2,000 variables with fewer than 2 % of all couplings are refused.
+    `SampleSet.info` holds the effective schedule and the timing in nanoseconds.
 
     >>> bqm = dimod.BinaryQuadraticModel({"a": 1.0, "b": -1.0}, {"ab": 0.5}, "SPIN")
     >>> float(DenseAnnealingSampler().sample(bqm, num_reads=3, seed=1).first.energy)
@@ -44,11 +47,16 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
         "initial_states": [],
         "initial_states_generator": [],
         "interrupt_function": [],
+        "randomize_order": [],
+        "proposal_acceptance_criteria": ["proposal_acceptance_criteria_options"],
         "time_limit": [],
         "precision": [],
         "num_threads": [],
     }
-    properties = {"beta_schedule_options": ("geometric", "linear", "custom")}  # noqa: RUF012
+    properties = {  # noqa: RUF012
+        "beta_schedule_options": ("geometric", "linear", "custom"),
+        "proposal_acceptance_criteria_options": ("Metropolis",),
+    }
 
     def sample(
         self,
@@ -64,18 +72,31 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
         initial_states: Any = None,
         initial_states_generator: str = "random",
         interrupt_function: Stop | None = None,
+        randomize_order: bool = False,
+        proposal_acceptance_criteria: str = "Metropolis",
         time_limit: float | None = None,
         precision: str = "single",
         num_threads: int | None = None,
     ) -> dimod.SampleSet:
         """Sample a binary quadratic model; energies are the model's own, computed by dimod."""
         began = time.perf_counter_ns()
+        if randomize_order:
+            raise InvalidInputError(
+                "randomize_order is True; this sampler visits variables in order: leave it out, or use dwave-samplers' "
+                "SimulatedAnnealingSampler"
+            )
+        if proposal_acceptance_criteria != "Metropolis":
+            raise InvalidInputError(
+                f"proposal_acceptance_criteria is {proposal_acceptance_criteria!r}; this sampler knows 'Metropolis' "
+                "alone: leave it out, or use dwave-samplers' SimulatedAnnealingSampler"
+            )
+        _check_size(bqm)
         if seed is None:
             seed = int(np.random.default_rng().integers(2**31))
         if num_sweeps is None:
             num_sweeps = 1000 if beta_schedule is None else len(beta_schedule) * num_sweeps_per_beta
         schedule = Schedule(num_sweeps, beta_range, beta_schedule_type, num_sweeps_per_beta, beta_schedule)
-        should_stop = stop_function(time_limit, interrupt_function)
+        limit = Limit.of(time_limit, interrupt_function)
         choose("precision", precision, PRECISIONS)
         start = self.parse_initial_states(
             bqm,
@@ -92,9 +113,20 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
         # A custom sequence is taken as it is.
         hot, cold = (1.0, 1.0) if beta_schedule is not None else beta_range or automatic_ising_range(fields, couplings)
         prepared = time.perf_counter_ns()
-        ends = float(hot), float(cold)
-        options = {"precision": precision, "num_threads": num_threads, "should_stop": should_stop}
-        spins, sweeps = _anneal_spins(fields, couplings, spins, schedule, ends, seed, options)
+        sweeps = 0
+        if spins.size and num_sweeps:
+            reads = len(spins)
+            lanes = Lanes(
+                curvature=couplings,
+                gradient=np.repeat(fields[:, None] / 2, reads, axis=1),
+                steps=np.full((1, reads), 2.0),
+                hot=np.full(reads, float(hot)),
+                cold=np.full(reads, float(cold)),
+                seeds=child_seeds(seed, np.arange(reads)),
+            )
+            first = ((spins.T[:, None] + 1) // 2).astype(np.uint8)
+            states, sweeps = anneal_lanes(lanes, schedule, first, precision, num_threads, limit)
+            spins = 2 * states[:, 0].T.astype(np.int8) - 1
         sampled = time.perf_counter_ns()
         samples = (spins, order) if bqm.vartype is dimod.SPIN else ((spins + 1) // 2, order)
         sampleset = dimod.SampleSet.from_samples_bqm(samples, bqm)
@@ -111,33 +143,22 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
         return sampleset
 
 
-def _anneal_spins(
-    fields: NDArray[np.float64],
-    couplings: NDArray[np.float64],
-    spins: NDArray[np.int8],
-    schedule: Schedule,
-    ends: BetaRange,
-    seed: int,
-    options: dict[str, Any],
-) -> tuple[NDArray[np.int8], int]:
-    """The spins (reads, n) that anneals from these end in, and the number of sweeps done."""
-    reads, size = spins.shape
-    if size == 0 or schedule.num_sweeps == 0:
-        return spins, 0
-    lanes = Lanes(
-        curvature=couplings,
-        gradient=np.repeat(fields[:, None] / 2, reads, axis=1),
-        steps=np.full((1, reads), 2.0),
-        hot=np.full(reads, ends[0]),
-        cold=np.full(reads, ends[1]),
-        seeds=child_seeds(seed, np.arange(reads)),
-    )
-    start = ((spins.T[:, None] + 1) // 2).astype(np.uint8)
-    states, sweeps = anneal_lanes(lanes, schedule, start=start, **options)
-    return 2 * states[:, 0].T.astype(np.int8) - 1, sweeps
+def _check_size(bqm: dimod.BinaryQuadraticModel) -> None:
+    """Refuse models that a dense matrix does not suit, before one is made."""
+    size, pairs, free = bqm.num_variables, bqm.num_interactions, free_memory()
+    needed = f"a dense matrix of {size} variables needs {_BYTES_PER_PAIR * size**2 / 2**30:.1f} GiB"
+    remedy = "use a sampler for sparse models: dwave-samplers' SimulatedAnnealingSampler takes the same parameters"
+    density = 2 * pairs / (size * (size - 1)) if size > 1 else 1.0
+    if size > _MANY_VARIABLES and density < _LEAST_DENSITY:
+        raise InvalidInputError(
+            f"the model has {size} variables and {pairs} couplings, {density:.2%} of all pairs, and {needed}; above "
+            f"{_MANY_VARIABLES} variables at least {_LEAST_DENSITY:.0%} of all pairs must be coupled: {remedy}"
+        )
+    if free is not None and _BYTES_PER_PAIR * size**2 > _MEMORY_SHARE * free:
+        raise InvalidInputError(f"{needed} and {free / 2**30:.1f} GiB are free; {remedy}, or use a smaller model")
 
 
-def automatic_ising_range(fields: NDArray[np.float64], couplings: NDArray[np.float64]) -> BetaRange:
+def automatic_ising_range(fields: Array, couplings: Array) -> BetaRange:
     """Hot and cold β of an Ising model with fields h (n,) and symmetric halves J/2 (n, n).
 
     The local field of a spin is about `√(h² + Σ J²)` in a random state: at the hot end the strongest spin
@@ -155,18 +176,11 @@ def automatic_ising_range(fields: NDArray[np.float64], couplings: NDArray[np.flo
     return float(hot), float(max(cold, hot))
 
 
-def _dense_ising(bqm: dimod.BinaryQuadraticModel, order: list[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _dense_ising(bqm: dimod.BinaryQuadraticModel, order: list[Any]) -> tuple[Array, Array]:
     """Fields (n,) and the symmetric matrix of half couplings (n, n), in spins."""
-    size = len(order)
-    needed, free = 12 * size * size, free_memory()
-    if free is not None and needed > _MEMORY_SHARE * free:
-        raise InvalidInputError(
-            f"a dense matrix of {size} variables needs {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free; "
-            "use a sampler for sparse models (dwave-samplers), or a smaller model"
-        )
     fields, (rows, columns, biases), _ = bqm.spin.to_numpy_vectors(variable_order=order)
     if not (np.isfinite(fields).all() and np.isfinite(biases).all()):
         raise InvalidInputError("the model has a bias that is NaN or infinite")
-    couplings = np.zeros((size, size))
+    couplings = np.zeros((len(order), len(order)))
     np.add.at(couplings, (rows, columns), biases / 2)
     return np.asarray(fields, dtype=float), couplings + couplings.T

@@ -1,4 +1,4 @@
-"""Brute force: the oracle of the tests, and an honest answer for very small problems."""
+"""Samplers without chance: brute force for very small problems, and the rounded continuous minimum."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit._support.errors import InvalidInputError
+from annealfit.problems.bounds import box_minimum, compile_kernel
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers.protocol import Sampler, Samples
 
@@ -17,7 +18,7 @@ _CHUNK = 1 << 16  # states evaluated at once: bounds memory, not results
 
 @dataclass(frozen=True)
 class ExactSolver(Sampler):
-    """The global minimum by looking at all `2^(D·K)` states."""
+    """The global minimum, by the energies of all `2^(D·K)` states."""
 
     max_variables: int = 24
 
@@ -41,3 +42,22 @@ class ExactSolver(Sampler):
             if energies[index] < best_energy:
                 best_energy, best_bits = float(energies[index]), bits[index]
         return best_bits.reshape(problem.n_parameters, problem.encoding.bits)
+
+
+@dataclass(frozen=True)
+class RoundedSampler(Sampler):
+    """The continuous minimum over the box, rounded to the nearest levels: the classical answer to beat.
+
+    >>> from annealfit.problems.encoding import Encoding
+    >>> problem = QuadraticProblem([[2.0]], [-1.0], Encoding(bits=2, range=1.0))
+    >>> RoundedSampler().sample(problem).bits.tolist()  # the minimum 0.5 rounds to 1/3
+    [[[0, 1]]]
+    """
+
+    def prepare(self) -> None:
+        """Load the compiled relaxation."""
+        compile_kernel()
+
+    def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
+        """One read per problem; the seeds are not used."""
+        return [Samples.of(p, p.encoding.encode(box_minimum(p))[None]) for p in problems]

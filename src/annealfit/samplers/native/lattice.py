@@ -1,41 +1,40 @@
-"""LatticeSolver: the lowest energy there is, proven, by a search that leaves out what cannot contain it."""
+"""LatticeSolver: the proven optimum of a convex problem, by branch and bound over the levels of its parameters.
+
+**Rounding.** Energies and bounds are sums of products that add up to no more than the problem's scale,
+`edge²·Σ|A_ij| + 2·edge·Σ|b_j|`. Such a sum over n parameters, updated in a few sweeps, is off by less than
+`32·ε·(n + 8)` of the scale (ε is the spacing of doubles at 1). A matrix that was found positive definite may lack
+`(n + 2)·ε·tr A` of it. Both together are the margin: about 1e-12 of the scale for 20 parameters. Every bound is
+lowered by it before it may prune. Energies nearer to each other than twice the margin count as the same, so that ties
+need not be searched one by one. So "proven" means: no bits have a lower energy, as far as doubles can tell.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
 from numbers import Integral
-from typing import TYPE_CHECKING, ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, check_number
-from annealfit._support.threads import processors
-from annealfit.problems.encoding import Encoding
+from annealfit.problems.bounds import TIGHT, compile_kernel, relax
+from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
-from annealfit.samplers.native.chains import Stop
+from annealfit.samplers.native.annealing import Stop, in_threads, new_flag
+from annealfit.samplers.native.levels import LevelAnnealer
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 
-if TYPE_CHECKING:
-    from annealfit.samplers.native.branching import Branching, Search
-
-_WORK_PER_CHUNK = 2e7  # multiplications before the compiled code is left to look at the clock: about 50 ms
-_SECONDS_PER_REPORT = 0.1
-
-
-@dataclass(frozen=True)
-class LatticeProgress:
-    """How far the search of one problem is."""
-
-    position: int  # of the problem among those that are solved
-    nodes: int
-    best_energy: float
-    lower_bound: float
-    seconds: float
+_WORK_PER_CHUNK = 2e7  # multiplications before compiled code is left to read the clock: about 50 ms
+_EPSILON = float(np.finfo(float).eps)
+_ROUNDING = 32 * _EPSILON  # of the scale, for each of n + 8 terms
+_FIRST_SWEEPS, _OTHER_SWEEPS, _MU_FACTOR = 12, 4, 0.5  # for all parameters, for each part; how mu falls
+_ROOT_ROUNDS = 30  # of a few sweeps each, for the bound that all others start from
 
 
 @dataclass(frozen=True)
@@ -53,15 +52,16 @@ class LatticeSolver(Sampler):
     max_nodes : int or None
         The same by the number of nodes, so that answers do not depend on the machine.
     num_threads : int or None
-        Problems that are searched side by side; None is as many as this process may use
-        (`annealfit._support.threads.processors`).
+        Problems that are searched side by side; None is as many as this process may use.
     interrupt_function : callable or None
         Called about twenty times per second; a true answer ends all searches early in the same way.
     progress_function : callable or None
-        Called with a `LatticeProgress` ten times per second at most.
+        Called as often with an object that has the position of a problem among those solved, its nodes, best_energy
+        and lower_bound so far, and the seconds it took.
 
     Examples
     --------
+    >>> from annealfit.problems.encoding import Encoding
     >>> problem = QuadraticProblem([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], Encoding(bits=3, range=1.0))
     >>> samples = LatticeSolver().sample(problem)
     >>> round(samples.best_energy, 3), samples.info["proven"], samples.info["gap"]
@@ -73,7 +73,7 @@ class LatticeSolver(Sampler):
     max_nodes: int | None = None
     num_threads: int | None = None
     interrupt_function: Stop | None = field(default=None, repr=False)
-    progress_function: Callable[[LatticeProgress], object] | None = field(default=None, repr=False)
+    progress_function: Callable[[Any], object] | None = field(default=None, repr=False)
 
     neutral_settings: ClassVar[frozenset[str]] = frozenset({"num_threads", "interrupt_function", "progress_function"})
 
@@ -89,84 +89,54 @@ class LatticeSolver(Sampler):
                 raise InvalidInputError(f"{name} is {function!r}; it must be callable")
 
     def prepare(self) -> None:
-        """Compile the search."""
-        _compile_search()
+        """Load the compiled code."""
+        from annealfit.samplers.native import _lattice, _levels  # noqa: F401 (loaded when they are imported)
+
+        compile_kernel()
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
         """Search every problem; the seeds are not used."""
-        from annealfit.samplers.native.branching import Branching  # compiled code: when it is needed
-
+        self.prepare()  # so that no time limit is spent on compiling
         began = time.perf_counter()
         tasks: list[tuple[int, Branching, Problems]] = []
         for positions, group in group_by_curvature(problems):
             branching = Branching.of(group.metric)
             tasks += [(position, branching, group[k : k + 1]) for k, position in enumerate(positions.tolist())]
-        watch = _Watch(self.interrupt_function, self.progress_function)
-        prepared = time.perf_counter()
-        searches = self._search_all(tasks, watch)
+        prepared, stop, lock = time.perf_counter(), new_flag(), threading.Lock()
+
+        def search(task: tuple[int, Branching, Problems]) -> tuple[int, Search]:
+            """Search one problem, in chunks, until it is finished or a limit is reached."""
+            position, branching, problem = task
+            started = time.perf_counter()
+            found = Search(branching, problem)
+            chunk = max(1, int(_WORK_PER_CHUNK / (problem.n_parameters**2 + 50)))
+            while not found.is_finished and not is_interrupted():
+                if self.time_limit is not None and time.perf_counter() - started >= self.time_limit:
+                    break
+                nodes = chunk if self.max_nodes is None else min(chunk, self.max_nodes - found.nodes)
+                if nodes == 0:
+                    break
+                found.advance(nodes)
+                if self.progress_function is not None:
+                    known = {"best_energy": found.energy, "lower_bound": found.lower_bound(), "nodes": found.nodes}
+                    seconds = time.perf_counter() - started
+                    with lock:
+                        self.progress_function(SimpleNamespace(position=position, seconds=seconds, **known))
+            return position, found
+
+        def is_interrupted() -> bool:
+            if self.interrupt_function is not None and not stop[0]:
+                with lock:
+                    stop[0] = stop[0] or bool(self.interrupt_function())
+            return bool(stop[0])
+
+        searches = dict(in_threads(search, tasks, self.num_threads, stop))
         seconds: SolveInfo = {
             "preprocessing_seconds": prepared - began,
             "sampling_seconds": time.perf_counter() - prepared,
             "postprocessing_seconds": 0.0,
         }
         return [_answer(problem, searches[position], seconds) for position, problem in enumerate(problems)]
-
-    def _search_all(self, tasks: list[tuple[int, Branching, Problems]], watch: _Watch) -> dict[int, Search]:
-        """The searches by the problems' positions, each as far as it got."""
-        count = min(self.num_threads or processors(), len(tasks))
-        if count <= 1:
-            return {task[0]: self._search(*task, watch) for task in tasks}
-        with ThreadPoolExecutor(count) as pool:
-            try:
-                futures = {task[0]: pool.submit(self._search, *task, watch) for task in tasks}
-                return {position: future.result() for position, future in futures.items()}
-            finally:
-                watch.stopped = True  # after Ctrl-C or an error, lets the other threads end with their chunk
-
-    def _search(self, position: int, branching: Branching, problem: Problems, watch: _Watch) -> Search:
-        """Search one problem, in chunks, until it is finished or a limit is reached."""
-        from annealfit.samplers.native.branching import Search
-
-        began = time.perf_counter()
-        search = Search(branching, problem)
-        chunk = max(1, int(_WORK_PER_CHUNK / (problem.n_parameters**2 + 50)))
-        while not search.is_finished and not watch.asks_to_stop():
-            seconds = time.perf_counter() - began
-            if self.time_limit is not None and seconds >= self.time_limit:
-                break
-            left = chunk if self.max_nodes is None else min(chunk, self.max_nodes - search.nodes)
-            if left == 0:
-                break
-            search.advance(left)
-            watch.report(position, search, began)
-        return search
-
-
-class _Watch:
-    """What the threads of one solve have in common: the user's functions, called by one thread at a time."""
-
-    def __init__(self, interrupt: Stop | None, progress: Callable[[LatticeProgress], object] | None) -> None:
-        self.stopped = False
-        self._interrupt, self._progress = interrupt, progress
-        self._lock = threading.Lock()
-        self._last_report = -np.inf
-
-    def asks_to_stop(self) -> bool:
-        if self._interrupt is not None and not self.stopped:
-            with self._lock:
-                self.stopped = self.stopped or bool(self._interrupt())
-        return self.stopped
-
-    def report(self, position: int, search: Search, began: float) -> None:
-        if self._progress is None:
-            return
-        with self._lock:
-            now = time.perf_counter()
-            if now - self._last_report >= _SECONDS_PER_REPORT:
-                self._last_report = now
-                self._progress(
-                    LatticeProgress(position, search.nodes, search.energy, search.lower_bound(), now - began)
-                )
 
 
 def _answer(problem: QuadraticProblem, search: Search, seconds: SolveInfo) -> Samples:
@@ -184,12 +154,179 @@ def _answer(problem: QuadraticProblem, search: Search, seconds: SolveInfo) -> Sa
     return Samples(bits, energies, info)
 
 
-@cache
-def _compile_search() -> None:
-    from annealfit.samplers.native.branching import Branching, Search
+@dataclass(frozen=True, eq=False)
+class Branching:
+    """What the searches of all problems with one metric share: the order of the parameters, and what follows from it.
 
-    ((_, group),) = group_by_curvature([QuadraticProblem(np.eye(2), np.array([0.3, 0.4]), Encoding(bits=2, range=1.0))])
-    search = Search(Branching.of(group.metric), group)
-    search.is_finished = False  # its first bound is tight, and there would be nothing to search
-    search.lower_bound()
-    search.advance(1)
+    First is decided the parameter with the largest conditional precision, `1/(G⁻¹)_jj`, given those before it.
+    """
+
+    order: NDArray[np.intp]  # the last is decided first, (D,)
+    matrix: Array  # G in this order
+    factor: Array  # R with RᵀR = G + ridge
+    ridge: float  # what a semidefinite curvature needs to have a factor
+    slack: float  # by how much a matrix that was found positive definite may not be
+    shortfall: float  # how far below 0 the curvature's smallest eigenvalue is: rounding, where it was made
+    lifts: Array  # (D+1, D)
+
+    @classmethod
+    def of(cls, metric: Curvature) -> Branching:
+        """The branching of a convex metric; any other is refused."""
+        if not metric.is_convex:
+            raise InvalidInputError(
+                "the curvature has a negative eigenvalue, and the search for a proven optimum needs a convex one; "
+                "use SimulatedAnnealer, or ExactSolver for up to 24 variables"
+            )
+        order = _order(metric.inverse)
+        matrix = np.ascontiguousarray(metric.matrix[np.ix_(order, order)])
+        slack = (len(matrix) + 2) * _EPSILON * float(np.trace(matrix))
+        shortfall = max(0.0, -float(np.linalg.eigvalsh(matrix)[0]))
+        factor, ridge = _factor(matrix, slack or 1.0)
+        lifts = _largest_diagonals(matrix, slack + shortfall)
+        return cls(order, matrix, factor, ridge, slack, shortfall, lifts)
+
+
+def _order(inverse: Array) -> NDArray[np.intp]:
+    """Parameters from the last to the first to be decided. Deciding one makes the others more precise."""
+    remaining, free, order = inverse.copy(), list(range(len(inverse))), []
+    rounding = len(inverse) * _EPSILON * inverse.diagonal().max()
+    while free:
+        position = int(remaining.diagonal().argmin())
+        order.append(free.pop(position))
+        variance = remaining[position, position]
+        if variance > rounding:  # else nothing is left to learn
+            remaining -= np.outer(remaining[position], remaining[position] / variance)
+        remaining = np.delete(np.delete(remaining, position, 0), position, 1)
+    return np.array(order[::-1])
+
+
+def _factor(matrix: Array, smallest: float) -> tuple[Array, float]:
+    """The upper triangular factor of the matrix, or of the matrix with the smallest ridge that makes it have one."""
+    ridge = 0.0
+    while True:
+        try:
+            return np.asarray(np.linalg.cholesky(matrix + ridge * np.eye(len(matrix))).T, dtype=float), ridge
+        except np.linalg.LinAlgError:
+            ridge = max(10 * ridge, smallest)
+
+
+def _largest_diagonals(matrix: Array, ridge: float) -> Array:
+    """For every i a diagonal d ≥ 0 of large sum such that A − diag(d) has no negative eigenvalue: row i of (D+1, D).
+
+    A is the first i rows and columns of the matrix with the ridge. The sum is maximised with `mu·log det(A − diag(d))`
+    added to it, mu falling, which keeps to the inside; in the end all but the ridge is taken. A diagonal
+    for i parameters does for fewer of them, so every part but the largest starts from the one before.
+    """
+    from annealfit.samplers.native import _lattice
+
+    size, mu = len(matrix), 0.0
+    lifts, inner = np.zeros((size + 1, size)), np.zeros(size)
+    for count in range(size, 0, -1):
+        part, inner = matrix[:count, :count] + ridge * np.eye(count), inner[:count]
+        try:
+            inverse = np.linalg.inv(part - np.diag(inner))
+        except np.linalg.LinAlgError:  # no room for any diagonal, or rounding left none
+            inner = np.zeros(count)
+            continue
+        sweeps = _OTHER_SWEEPS if mu else _FIRST_SWEEPS
+        mu = mu / _MU_FACTOR**sweeps if mu else 0.5 / inverse.diagonal().min()
+        for _ in range(sweeps):
+            _lattice.raise_diagonal(inverse, inner, mu)
+            mu *= _MU_FACTOR
+        outer = inner.copy()
+        _lattice.raise_diagonal(inverse, outer, ridge)
+        for diagonal in (outer, inner):  # rounding may have led too far
+            if diagonal.min() >= 0 and _is_positive(part - np.diag(diagonal)):
+                lifts[count, :count] = diagonal
+                break
+        else:
+            inner = np.zeros(count)
+    return lifts
+
+
+def _is_positive(matrix: Array) -> bool:
+    if not np.isfinite(matrix).all():  # of which Cholesky's algorithm does not complain
+        return False
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+class Search:
+    """The search for the optimum of one problem. It can be left after any number of nodes, and continued."""
+
+    def __init__(self, branching: Branching, problem: Problems) -> None:
+        """`problem` is a single one, with the curvature that the branching was made for."""
+        from annealfit.samplers.native import _lattice  # numba takes a moment to load
+
+        self._kernels, self._order, self._bits = _lattice, branching.order, problem.bits
+        self._lattice, centres = _lattice_of(branching, problem)
+        minimum = relax(problem, **TIGHT)[0][0][self._order] / problem.resolutions[0]
+        rows, squares = np.zeros((8, len(centres))), np.zeros((3, len(centres), len(centres)))
+        self._stack = stack = _lattice.Stack(np.zeros(3), *rows[:7], *squares, rows[7])  # type: ignore[call-arg]
+        first = LevelAnnealer(num_sweeps=0).solve(problem, [0])[0].best_bits @ (1 << np.arange(problem.bits))
+        stack.best[:] = 2 * first[self._order] - self._lattice.edge
+        stack.counters[_lattice.BEST] = stack.best @ (self._lattice.matrix @ stack.best + 2 * self._lattice.gradient)
+        stack.centres[-1], stack.fields[-1], stack.relaxed[-1] = centres, self._lattice.gradient, minimum
+        _lattice.open_root(self._lattice, stack, _ROOT_ROUNDS)
+        self.is_finished = bool(stack.floors[-1] >= self.energy - self._lattice.tolerance)
+
+    def advance(self, max_nodes: int) -> None:
+        """Search on for so many nodes, or to the end."""
+        if not self.is_finished:
+            self.is_finished = self._kernels.advance(self._lattice, self._stack, max_nodes)
+
+    @property
+    def energy(self) -> float:
+        """The energy of the best bits so far."""
+        return float(self._stack.counters[self._kernels.BEST])
+
+    @property
+    def nodes(self) -> int:
+        """How many times a parameter was set to a level so far."""
+        return int(self._stack.counters[self._kernels.NODES])
+
+    def best_bits(self) -> NDArray[np.uint8]:
+        """The best bits so far, (D, K)."""
+        levels = np.empty(len(self._stack.best), dtype=np.int64)
+        levels[self._order] = (self._stack.best + self._lattice.edge) / 2
+        return ((levels[:, None] >> np.arange(self._bits)) & 1).astype(np.uint8)
+
+    def lower_bound(self) -> float:
+        """A number that no energy is below."""
+        return self.energy if self.is_finished else self._kernels.lower_bound(self._lattice, self._stack)
+
+
+def _lattice_of(branching: Branching, problem: Problems) -> tuple[Any, Array]:
+    """The problem in units of its resolution, and where its parameters would be without box and levels."""
+    from annealfit.samplers.native import _lattice
+
+    resolution, edge = float(problem.resolutions[0]), float(problem.levels - 1)
+    matrix, factor = branching.matrix * resolution**2, branching.factor * resolution
+    gradient = problem.gradients[0][branching.order] * resolution
+    size, diagonal = len(gradient), factor.diagonal()
+    shift = np.linalg.solve(factor.T, -gradient)
+    offset = float(shift @ shift)
+
+    corner = size * edge**2 * resolution**2  # the largest |u|² there is; a difference of two has up to 4 times that
+    scale = edge**2 * np.abs(matrix).sum() + 2 * edge * np.abs(gradient).sum()
+    rounding = _ROUNDING * (size + 8)
+    margin = rounding * scale + 4 * corner * branching.slack
+    # The rows of R(z − c) can be larger than the energies that their squares make up: by Cauchy and Schwarz up to
+    # n·tr A, and by the offset. A ridge ρ adds ρ|u|² to the energy.
+    rows = size * edge**2 * np.trace(matrix) + offset
+    lattice = _lattice.Lattice(
+        matrix=matrix,
+        gradient=gradient,
+        lifts=branching.lifts * resolution**2,
+        weights=diagonal**2,
+        pulls=np.ascontiguousarray((factor / diagonal[:, None]).T),
+        edge=edge,
+        offset=offset,
+        tolerance=float(2 * margin),
+        ball_error=float(rounding * (scale + rows) + corner * branching.ridge),
+        level_error=float(margin + 4 * corner * branching.shortfall),
+    )
+    return lattice, shift / diagonal

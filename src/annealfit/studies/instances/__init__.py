@@ -1,7 +1,7 @@
 """A seeded library of QUBO instances from real training: named, made again bit for bit, with their best known energy.
 
-`catalogue` names them, `generating` makes them, `known_energies` has the lowest energies found, `writing` puts them
-into files, `answers` and `checking` read and score what other solvers found.
+`catalogue` has the names and the lowest energies known, `generating` makes the problems and writes them to files,
+`answers` reads and scores what other solvers found.
 """
 
 from typing import TYPE_CHECKING
@@ -9,13 +9,27 @@ from typing import TYPE_CHECKING
 from annealfit._support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from annealfit.studies.instances.answers import Answers, read_answers
-    from annealfit.studies.instances.catalogue import INSTANCES, Instance, find_instance, select_instances
-    from annealfit.studies.instances.checking import Score, score_answers
-    from annealfit.studies.instances.generating import make_problem
-    from annealfit.studies.instances.known_energies import BestKnown, best_known, find_best
-    from annealfit.studies.instances.writing import WrittenInstance, require_data, write_instance
+    from annealfit.studies.instances.answers import Answers, Score, read_answers, score_answers
+    from annealfit.studies.instances.catalogue import (
+        INSTANCES,
+        BestKnown,
+        Instance,
+        best_known,
+        find_instance,
+        select_instances,
+    )
+    from annealfit.studies.instances.generating import (
+        WrittenInstance,
+        make_problem,
+        require_data,
+        write_instance,
+    )
 
+_PLACES = {
+    "catalogue": ("INSTANCES", "BestKnown", "Instance", "best_known", "find_instance", "select_instances"),
+    "generating": ("WrittenInstance", "make_problem", "require_data", "write_instance"),
+    "answers": ("Answers", "Score", "read_answers", "score_answers"),
+}
 __all__ = [
     "INSTANCES",
     "Answers",
@@ -24,7 +38,6 @@ __all__ = [
     "Score",
     "WrittenInstance",
     "best_known",
-    "find_best",
     "find_instance",
     "make_problem",
     "read_answers",
@@ -34,23 +47,4 @@ __all__ = [
     "write_instance",
 ]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "INSTANCES": "catalogue",
-        "Answers": "answers",
-        "BestKnown": "known_energies",
-        "Instance": "catalogue",
-        "Score": "checking",
-        "WrittenInstance": "writing",
-        "best_known": "known_energies",
-        "find_best": "known_energies",
-        "find_instance": "catalogue",
-        "make_problem": "generating",
-        "read_answers": "answers",
-        "require_data": "writing",
-        "score_answers": "checking",
-        "select_instances": "catalogue",
-        "write_instance": "writing",
-    },
-)
+__getattr__, __dir__ = lazy_exports(__name__, {name: place for place, names in _PLACES.items() for name in names})

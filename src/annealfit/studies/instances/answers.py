@@ -1,4 +1,4 @@
-"""What other solvers found, read from CSV, JSON or npz; whatever is wrong is named with its place."""
+"""What other solvers found: read from CSV, JSON or npz, errors named with their place; energies recomputed, scored."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
 from annealfit._support.files import check_regular, read_arrays
-from annealfit.studies.instances.catalogue import Instance, find_instance
+from annealfit.studies.instances import generating
+from annealfit.studies.instances.catalogue import WITHIN, BestKnown, Instance, find_instance
 
-WITHIN = 1e-9  # of the best known energy: more than rounding, less than a difference that matters
-# A read as it stands in the file: where, of which instance, and its bits.
+# A read in a file: its place, the name of its instance, its bits.
 _Read = tuple[str, str, Any]
 
 
@@ -33,10 +33,10 @@ class Answers:
 def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
     """The reads of a file, by instance in the order of their first appearance.
 
-    CSV: `name,bits` per line, the bits as one word (`0110…`) or one per column; a header `instance,bits` may stand
-    above, and lines that begin with `#` are passed over. JSON: a list of objects that have an `instance` and its
-    `bits`, as one word or as a list, or one object that has a list of `bits` under each name. npz: an array
-    (reads, variables) under each name.
+    CSV: `name,bits` per line, the bits as one word (`0110…`) or one per column; a header `instance,bits` is optional,
+    and lines that begin with `#` are skipped. JSON: a list of objects that have an `instance` and its `bits`, as one
+    word or as a list, or one object that has a list of `bits` under each name. npz: an array (reads, variables) under
+    each name.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _READERS:
@@ -58,11 +58,11 @@ def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
 def _read_csv(path: Path) -> Iterator[_Read]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [(rows.line_num, row) for rows in (csv.reader(file),) for row in rows]
+            reader = csv.reader(file)
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except (csv.Error, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not a CSV file of samples: {error}") from error
-    for number, row in lines:
-        cells = [cell.strip() for cell in row]
+    for number, cells in lines:
         is_header = number == 1 and cells[:1] == ["instance"]
         if any(cells) and not is_header and not cells[0].startswith("#"):
             yield f"line {number}", cells[0], "".join(cells[1:])
@@ -112,3 +112,39 @@ def _checked_bits(instance: Instance, bits: Any) -> NDArray[np.uint8]:
             hint = "; for spins write (1 + spin) / 2" if shown == -1 else ""
             raise InvalidInputError(f"variable {position} is {shown!r}; bits are 0 or 1{hint}")
     return given.astype(np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """How the reads for one instance compare with the best known energy."""
+
+    instance: Instance
+    energies: NDArray[np.float64]  # (reads,), computed from the bits
+    known: BestKnown
+    best_bits: str
+    best_energy: float
+    residual: float  # of the lowest energy above the best known, as a share of the latter; below 0 it is a new best
+    success: float  # the share of reads that reached the best known energy
+    verdict: str  # where the best read stands, in words
+
+
+def score_answers(answers: Answers, *, within: float = WITHIN) -> Score:
+    """Compute the energies of all reads, and compare.
+
+    A read counts as a success if its energy is within this share of the best known energy.
+    """
+    check_number("within", within, minimum=0)
+    problem = generating.make_problem(answers.instance)
+    known = generating.best_known_for(answers.instance, problem)
+    energies = problem.energy(answers.bits)
+    best, scale = int(np.argmin(energies)), abs(known.energy) or 1.0
+    residual = (float(energies[best]) - known.energy) / scale
+    if residual > within:
+        verdict = "above"
+    elif residual < -within:
+        verdict = "below a proven optimum: please report it" if known.proven else "new best"
+    else:
+        verdict = "optimal" if known.proven else "best known"
+    bits = "".join(map(str, answers.bits[best].tolist()))
+    success = float((energies <= known.energy + within * scale).mean())
+    return Score(answers.instance, energies, known, bits, float(energies[best]), residual, success, verdict)

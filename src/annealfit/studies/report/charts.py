@@ -1,21 +1,18 @@
-"""Charts of a report: the numbers that the page draws."""
+"""Charts of a report: the numbers that the page's script draws, and that figures are drawn from."""
 
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
+import io
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit.studies.paper_tables import paper_table
 from annealfit.studies.records import Record
-from annealfit.studies.report.cells import Group, dataset_title, method_title, plain_groups
-from annealfit.studies.report.comparisons import contender_bits
-from annealfit.studies.report.palette import BIT_COLOURS
+from annealfit.studies.report.drawing import BIT_COLOURS, plotting
+from annealfit.studies.report.tables import Group, dataset_title, main_groups, method_title, paper_numbers
 
 QUANTITIES = {  # a history's column → its title, and whether its axis is logarithmic
     "accuracy": ("Training accuracy", False),
@@ -23,23 +20,13 @@ QUANTITIES = {  # a history's column → its title, and whether its axis is loga
     "loss": ("Regularised loss", True),
     "gap": ("Energy above the certified bound", True),
 }
-ACROSS = {  # what a curve is drawn against → its title
-    "iteration": "Iteration",
-    "solves": "QUBO solves",
-    "seconds": "Seconds of training",
-}
+LEVELS = {
+    "accuracy": "train_accuracy",
+    "cross_entropy": "cross_entropy",
+    "loss": "loss",
+}  # of methods that do not iterate
+ACROSS = {"iteration": "Iteration", "solves": "QUBO solves", "seconds": "Seconds of training"}  # horizontal axes
 _N_POINTS = 70  # of a curve: enough to see every turn on a logarithmic axis, and a page that stays small
-
-
-def main_groups(records: Sequence[Record]) -> list[Group]:
-    """The groups that have charts: all but the studies of δ and α, digits first."""
-    return plain_groups(records, digits=True) + plain_groups(records, digits=False)
-
-
-def series_name(group: Group) -> str:
-    """A curve's name, unique within its data set."""
-    parts = [method_title(group.spec.label), group.spec.preset or "", group.departure]
-    return ", ".join(part for part in parts if part)
 
 
 def page_data(records: Sequence[Record]) -> dict[str, Any]:
@@ -56,6 +43,12 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
+def series_name(group: Group) -> str:
+    """A curve's name, unique within its data set."""
+    parts = [method_title(group.spec.label), group.spec.preset or "", group.departure]
+    return ", ".join(part for part in parts if part)
+
+
 def by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
     """The groups of each data set."""
     sets: dict[str, list[Group]] = {}
@@ -64,53 +57,9 @@ def by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
     return sets
 
 
-def curves(found: Sequence[Group]) -> list[dict[str, Any]]:
-    """For each data set its curves: mean, lowest and highest over seeds at iterations evenly spread on a log axis."""
-    return [
-        {"dataset": dataset_title(dataset), "series": [_series(group) for group in members]}
-        for dataset, members in by_dataset(found).items()
-    ]
-
-
-def _series(group: Group) -> dict[str, Any]:
-    quantities, iterations = {}, sampled_iterations(group)
-    for name in QUANTITIES:
-        columns = history_columns(group, name)
-        if columns is not None:
-            at = columns[:, iterations - 1]
-            quantities[name] = [_numbers(line) for line in (at.mean(axis=0), at.min(axis=0), at.max(axis=0))]
-    if not len(iterations):  # nothing iterates: a level
-        levels = {
-            "accuracy": [record.train["accuracy"] for record in group.records],
-            "cross_entropy": [record.cross_entropy for record in group.records],
-            "loss": [record.loss for record in group.records],
-        }
-        quantities = {name: [[_number(f(v))] for f in (np.mean, np.min, np.max)] for name, v in levels.items()}
-    return {
-        "name": series_name(group),
-        "bits": group.spec.bits or 0,
-        "method": group.spec.method,
-        "preset": group.spec.preset or "",
-        "across": _across(group, iterations),
-        "quantities": quantities,
-    }
-
-
-def _across(group: Group, iterations: NDArray[np.int64]) -> dict[str, list[Any]]:
-    """Where a curve's points are on each axis. An iteration is a solve per class; a step of SGD is no solve at all."""
-    places: dict[str, list[Any]] = {"iteration": iterations.tolist()}
-    if group.spec.method == "qubo":
-        n_classes = len(class_names(group.records[0]))
-        places["solves"] = (iterations * (n_classes if n_classes > 2 else 1)).tolist()
-    seconds = history_columns(group, "seconds")
-    if seconds is not None:
-        places["seconds"] = _numbers(seconds[:, iterations - 1].mean(axis=0))
-    return places
-
-
 def sampled_iterations(group: Group) -> NDArray[np.int64]:
-    """The iterations shown of a group's longest run."""
-    longest = max((len(record.history.get("iteration", ())) for record in group.records), default=0)
+    """The iterations shown of a group's longest run, evenly spread on a logarithmic axis."""
+    longest = max((record.iterations for record in group.records), default=0)
     return np.unique(np.geomspace(1, longest, _N_POINTS).round().astype(np.int64)) if longest else np.zeros(0, np.int64)
 
 
@@ -119,8 +68,42 @@ def history_columns(group: Group, name: str) -> NDArray[np.float64] | None:
     histories = [np.asarray(r.history[name], float) for r in group.records if len(r.history.get(name, ()))]
     if not histories:
         return None
-    longest = max(len(record.history.get("iteration", ())) for record in group.records)
+    longest = max(record.iterations for record in group.records)
     return np.stack([np.pad(history, (0, longest - len(history)), mode="edge") for history in histories])
+
+
+def curves(found: Sequence[Group]) -> list[dict[str, Any]]:
+    """For each data set its curves: mean, lowest and highest over seeds."""
+    return [
+        {"dataset": dataset_title(dataset), "series": [_series(group) for group in members]}
+        for dataset, members in by_dataset(found).items()
+    ]
+
+
+def _series(group: Group) -> dict[str, Any]:
+    iterations = sampled_iterations(group)
+    shown = {name: columns for name in QUANTITIES if (columns := history_columns(group, name)) is not None}
+    shown = {name: columns[:, iterations - 1] for name, columns in shown.items()}
+    if not len(iterations):  # a method without iterations is a level
+        shown = {name: np.array(group.values(value))[:, None] for name, value in LEVELS.items()}
+    across: dict[str, list[Any]] = {"iteration": iterations.tolist()}
+    if group.spec.method == "qubo":  # an iteration is a solve per class; a step of SGD is no solve at all
+        n_classes = len(class_names(group.records[0]))
+        across["solves"] = (iterations * (n_classes if n_classes > 2 else 1)).tolist()
+    seconds = history_columns(group, "seconds")
+    if seconds is not None:
+        across["seconds"] = _numbers(seconds[:, iterations - 1].mean(axis=0))
+    return {
+        "name": series_name(group),
+        "bits": group.spec.bits or 0,
+        "method": group.spec.method,
+        "preset": group.spec.preset or "",
+        "across": across,
+        "quantities": {
+            name: [_numbers(summary(columns, axis=0)) for summary in (np.mean, np.min, np.max)]
+            for name, columns in shown.items()
+        },
+    }
 
 
 def confusions(found: Sequence[Group]) -> list[dict[str, Any]]:
@@ -152,7 +135,15 @@ def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
             continue
         chosen = [(g, next(r for r in g.records if r.run.seed == min(seeds))) for g in members]
         first = chosen[0][1]
-        same = [(g, r) for g, r in chosen if np.array_equal(r.sample_labels, first.sample_labels)]
+        methods = [
+            {
+                "name": series_name(group),
+                "main": group.spec.bits is None or group.has_most_bits,
+                "probabilities": [_numbers(p) for p in record.sample_probabilities],
+            }
+            for group, record in chosen
+            if np.array_equal(record.sample_labels, first.sample_labels)
+        ]
         shown.append(
             {
                 "dataset": dataset_title(dataset),
@@ -160,14 +151,7 @@ def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
                 "classes": class_names(first),
                 "labels": first.sample_labels.tolist(),
                 "images": [png_address(image) for image in first.sample_images],
-                "methods": [
-                    {
-                        "name": series_name(g),
-                        "main": g.spec.bits == contender_bits(g.spec.preset) and not g.departure,
-                        "probabilities": [_numbers(p) for p in r.sample_probabilities],
-                    }
-                    for g, r in same
-                ],
+                "methods": methods,
             }
         )
     return shown
@@ -175,15 +159,12 @@ def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
 
 def times(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Seconds of a run, ours and the paper's."""
-    paper = {
-        (row["dataset"], f"qubo_{row['bits']}"): float(row["mean_seconds"]) for row in paper_table("execution_seconds")
-    }
-    paper |= {("digits", row["method"]): float(row["seconds"]) for row in paper_table("digits")}
+    paper = {key[:2]: seconds for key, (seconds, _) in paper_numbers().items() if key[2] == "seconds"}
     return [
         {
             "dataset": dataset_title(group.spec.dataset),
             "name": series_name(group),
-            "seconds": _number(np.mean([record.seconds for record in group.records])),
+            "seconds": _number(group.mean("seconds")),
             "paper": None if group.departure else paper.get((group.spec.dataset, group.spec.label)),
         }
         for group in found
@@ -192,16 +173,9 @@ def times(found: Sequence[Group]) -> list[dict[str, Any]]:
 
 def png_address(image: ArrayLike) -> str:
     """A greyscale image with values from 0 to 1 as a PNG in a data address, so that the page needs no other file."""
-    pixels = (np.clip(np.nan_to_num(np.asarray(image, float)), 0, 1) * 255).round().astype(np.uint8)
-    height, width = pixels.shape
-    lines = np.hstack([np.zeros((height, 1), np.uint8), pixels])  # each line begins with its filter: none
-    header = struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)  # 8 bits, greyscale
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
-    body = b"".join(
-        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        for kind, content in chunks
-    )
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+    file = io.BytesIO()
+    plotting("image").imsave(file, np.nan_to_num(np.asarray(image, float)), cmap="gray", vmin=0, vmax=1, format="png")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _number(value: Any) -> float | None:

@@ -1,37 +1,99 @@
-"""What all plots have in common: their frame, axes with plain numbers, labels that keep apart."""
+"""One look for the page, the documentation and the plots: colours, fonts, axes with plain numbers, labels kept apart.
+
+The eight series colours were searched for, not picked: for full colour vision and for the three kinds of colour
+blindness (the tests simulate them) any two differ clearly, and each stands out from its ground. Blue is our own
+default, 3 bits; vermilion the paper's, 20 bits.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from annealfit._support.errors import require
+from annealfit._support.errors import InvalidInputError, require
 from annealfit._support.files import replacing
-from annealfit.studies.report.palette import FAINT, INK, SOFT
 
-LABEL = {"fontsize": 8, "color": INK}
-LEADER = {"arrowstyle": "-", "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
-_PURPOSE = "drawing figures"
+FONT = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+NUMBERS_FONT = 'ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace'
+
+
+@dataclass(frozen=True)
+class Colour:
+    """A colour on a light ground, on which plots are drawn, and on a dark one."""
+
+    light: str
+    dark: str
+
+
+# What a page is made of.
+PAGE = {
+    "paper": Colour("#ffffff", "#14171a"),
+    "panel": Colour("#f5f7f9", "#1e2328"),
+    "ink": Colour("#1a1d21", "#e8eaed"),
+    "soft": Colour("#555e69", "#a5adb7"),
+    "line": Colour("#d5dae0", "#3a4149"),
+    "link": Colour("#0b57a4", "#83bdff"),
+    "focus": Colour("#b34700", "#ffb27a"),
+    "near": Colour("#0a6b4f", "#6fd6b0"),
+    "near-ground": Colour("#e3f4ee", "#12312a"),
+    "far": Colour("#8a4b00", "#ffc07a"),
+    "far-ground": Colour("#fdf3e4", "#38290f"),
+    "warning": Colour("#a33b00", "#ffab7d"),
+    "warning-ground": Colour("#fdeee6", "#3a2318"),
+    "heat": Colour("#0072b2", "#4aa8f0"),
+}
+
+# Series of a chart, by the bits of a method; 0 is a method without bits.
+BIT_COLOURS = {
+    0: PAGE["ink"],
+    1: Colour("#02a876", "#03744f"),
+    2: Colour("#7d1777", "#9b5a9a"),
+    3: Colour("#0072b2", "#4aa8f0"),
+    5: Colour("#ee3246", "#fb3576"),
+    10: Colour("#953145", "#df8fbe"),
+    15: Colour("#584300", "#dec58a"),
+    20: Colour("#d55e00", "#ff8a3d"),
+}
+OTHER_BITS = PAGE["soft"]
+DASHES = {"literal": "dotted", "matched": "solid", "annealfit": "solid", None: "dashed"}  # of lines, by preset
+
+# The same colours for series that have no bits, as samplers: the most different ones first, each with its own marker.
+SERIES = tuple(BIT_COLOURS[bits].light for bits in (3, 20, 1, 2, 15, 5, 10, 0))
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
+
+INK, SOFT, FAINT = PAGE["ink"].light, PAGE["soft"].light, "#c7cdd4"
+RIGHT, WRONG = BIT_COLOURS[1].light, BIT_COLOURS[20].light  # a prediction; always with a word beside it
+MAP = "Blues"  # of a confusion matrix: light to dark, which no eye mistakes
+
+
+def bits_colour(bits: int | None) -> str:
+    """The colour of a method with so many bits in a plot."""
+    return BIT_COLOURS.get(bits or 0, OTHER_BITS).light
+
+
+def css_variables() -> str:
+    """The colours and fonts as CSS variables, light and dark, and light again on printed paper."""
+    colours = PAGE | {f"bits-{bits}": colour for bits, colour in BIT_COLOURS.items()} | {"bits-other": OTHER_BITS}
+    light = " ".join(f"--{name}: {colour.light};" for name, colour in colours.items())
+    dark = " ".join(f"--{name}: {colour.dark};" for name, colour in colours.items())
+    fonts = f"--font: {FONT}; --numbers-font: {NUMBERS_FONT};"
+    return (
+        f":root {{ color-scheme: light dark; {fonts} {light} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+    )
+
+
+PICTURE_FORMATS = ("png", "svg", "pdf")
 _DOTS_PER_INCH = 150
-# Where a label may stand around its marker, in points, and which part of it stands there: near before far.
-Place = tuple[float, float, str, str]
-_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
-_PLACES: tuple[Place, ...] = tuple(
-    (distance * x, distance * y, {1: "left", 0: "center", -1: "right"}[x], {1: "bottom", 0: "center", -1: "top"}[y])
-    for distance in (7, 16, 28, 42)
-    for x, y in _SIDES
-)
+_LONGEST_TEXT = 60
 
 
 def plotting(module: str) -> Any:
     """A module of matplotlib, imported when something is drawn."""
-    return require(f"matplotlib.{module}", extra="plot", purpose=_PURPOSE)
+    return require(f"matplotlib.{module}", extra="plot", purpose="drawing figures")
 
 
 def make_figure(**options: Any) -> Any:
@@ -46,6 +108,13 @@ def save_figure(figure: Any, path: Path) -> Path:
     return path
 
 
+def check_picture(path: Path) -> None:
+    """Refuse what cannot be drawn, before the work is done: a foreign ending, matplotlib missing."""
+    plotting("figure")
+    if path.suffix.lstrip(".").lower() not in PICTURE_FORMATS:
+        raise InvalidInputError(f"{path.name} does not end in a format for figures: {', '.join(PICTURE_FORMATS)}")
+
+
 def dress(axes: Any, grid: str = "both") -> None:
     """The look of a panel: a light grid behind, no frame on top and at the right."""
     axes.spines[["top", "right"]].set_visible(False)
@@ -53,6 +122,13 @@ def dress(axes: Any, grid: str = "both") -> None:
     axes.grid(axis=grid, color=FAINT, linewidth=0.6, alpha=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(colors=SOFT, labelcolor=INK, labelsize=9)
+
+
+def legend_below(figure: Any, handles: Sequence[Any]) -> None:
+    """One legend for all panels, below them, in as many columns as there is room for."""
+    inches = 0.5 + 0.075 * max(len(handle.get_label()) for handle in handles)
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / inches)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
 def shown_plainly(text: str) -> str:
@@ -63,9 +139,6 @@ def shown_plainly(text: str) -> str:
     """
     line = "".join(character if character.isprintable() else " " for character in text[: _LONGEST_TEXT + 1])
     return (line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…").replace("$", r"\$")
-
-
-_LONGEST_TEXT = 60
 
 
 def use_logarithm(axes: Any, *names: str) -> None:
@@ -117,65 +190,3 @@ def number_text(value: float) -> str:
     factor = value / 10.0**power
     raised = "10" + str(power).translate(_RAISED)
     return raised if math.isclose(factor, 1) else f"{factor:.3g}·{raised}"
-
-
-def spread_apart(heights: NDArray[np.float64], distance: float) -> NDArray[np.float64]:
-    """The heights moved apart to at least `distance`, in the same order and about the same mean.
-
-    >>> spread_apart(np.array([3.0, 0.0, 3.0]), 2.0).round(2).tolist()
-    [2.33, -0.67, 4.33]
-    """
-    order = np.argsort(heights, kind="stable")
-    moved = heights.astype(float)
-    for below, above in pairwise(order):
-        moved[above] = max(moved[above], moved[below] + distance)
-    return moved - (moved - heights).mean()
-
-
-def label_ends(axes: Any, ends: Sequence[tuple[str, str, float, float]]) -> None:
-    """Name curves at the right edge, one name below the other, with a line to the end of the curve.
-
-    `ends` has a curve's name, its colour and its last point. The panels must have their places already
-    (`figure.draw_without_rendering()`).
-    """
-    if not ends:
-        return
-    per_point = axes.figure.dpi / 72
-    pixels = axes.transData.transform([(x, y) for _, _, x, y in ends])
-    heights = spread_apart(pixels[:, 1], 11 * per_point)
-    edge = axes.get_window_extent().x1 + 6 * per_point
-    for (name, colour, x, y), pixel, height in zip(ends, pixels, heights, strict=True):
-        axes.annotate(
-            shown_plainly(name),
-            (x, y),
-            ((edge - pixel[0]) / per_point, (height - pixel[1]) / per_point),
-            textcoords="offset points",
-            va="center",
-            arrowprops={**LEADER, "color": colour, "relpos": (0, 0.5)},
-            **LABEL,
-        )
-
-
-def label_point(axes: Any, text: str, place: tuple[float, float]) -> Any:
-    """A label of a marker, with a thin line to it; `part_labels` finds its place."""
-    leader = {**LEADER, "color": SOFT, "linewidth": 0.5, "shrinkB": 4}
-    return axes.annotate(shown_plainly(text), place, (0, 0), textcoords="offset points", arrowprops=leader, **LABEL)
-
-
-def part_labels(axes: Any, labels: Sequence[Any]) -> None:
-    """Put each label beside its marker, where it covers as few others as possible and stays inside the panel."""
-    extent_of = plotting("text").Text.get_window_extent  # without its leader
-    panel, obstacles = axes.get_window_extent(), [line.get_window_extent() for line in axes.lines]  # markers are lines
-
-    def put(text: Any, place: Place) -> Any:
-        text.set(position=place[:2], horizontalalignment=place[2], verticalalignment=place[3])
-        return extent_of(text)
-
-    def cost(text: Any, place: Place) -> int:
-        extent = put(text, place)
-        inside = panel.x0 <= extent.x0 and extent.x1 <= panel.x1 and panel.y0 <= extent.y0 and extent.y1 <= panel.y1
-        return int(extent.count_overlaps(obstacles)) + (0 if inside else 2)
-
-    for text in labels:
-        best = min(_PLACES, key=lambda place: cost(text, place))  # the nearest of the best
-        obstacles.append(put(text, best))

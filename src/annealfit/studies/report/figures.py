@@ -1,18 +1,50 @@
-"""Figures of a run: the convergence curves, and sample predictions with their probabilities."""
+"""Every figure, in the style of `drawing`: of a training, of a report, of samplers, of chips, of quantised layers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from annealfit._support.errors import InvalidInputError
 from annealfit._support.files import replacing
-from annealfit.studies import Record, TrainingRun
-from annealfit.studies.report.drawing import dress, make_figure, plotting, save_figure, shown_plainly, use_logarithm
-from annealfit.studies.report.network_figures import save_network_figures
-from annealfit.studies.report.palette import FAINT, INK, RIGHT, SERIES, WRONG
+from annealfit.studies.records import CLASSICAL, Record
+from annealfit.studies.report import charts
+from annealfit.studies.report.drawing import (
+    DASHES,
+    FAINT,
+    INK,
+    MAP,
+    MARKERS,
+    RIGHT,
+    SERIES,
+    SOFT,
+    WRONG,
+    bits_colour,
+    check_picture,
+    dress,
+    legend_below,
+    make_figure,
+    plotting,
+    save_figure,
+    shown_plainly,
+    use_logarithm,
+)
+from annealfit.studies.report.tables import Group, dataset_title, main_groups, most_bits
+
+if TYPE_CHECKING:
+    from annealfit.data.features import RandomConvFeatures
+    from annealfit.hardware.feasibility import Feasibility
+    from annealfit.studies.sampler_study import Comparison, ProblemSet, SolveRow
+    from annealfit.studies.success import Estimate
+    from annealfit.studies.training_run import TrainingRun
+
+# --- A training.
 
 # A quantity, its column of the history, what it is drawn against, and its column on validation data.
 _PANELS = (
@@ -22,6 +54,24 @@ _PANELS = (
 )
 # Of a row of predictions, whose height is 1: the line of text, and the bar of probability 1 below it.
 _TEXT, _TALLEST = 0.2, 0.7
+_MOST_SHOWN = 32  # filters or maps of a layer
+_CELL = 0.62  # inches of a filter or map
+
+
+def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
+    """Write the figures of a training and its sample images as PNG; returns the paths of the figures."""
+    first = run.records[0]
+    figures = {"convergence": draw_convergence(run.records, f"{run.dataset.name}: training")}
+    if len(first.sample_labels):  # else rows that are no images
+        figures["predictions"] = draw_predictions(run.records)
+        for label, pixels in list(zip(first.sample_labels.tolist(), first.sample_images, strict=True))[:10]:
+            with replacing(folder / "samples" / f"class-{label}.png") as file:
+                plotting("image").imsave(file, pixels, cmap="gray", vmin=0, vmax=1, format="png")
+        if run.initial_filters is not None:
+            features = run.model.features
+            figures["filters"] = draw_filters(run.initial_filters, features.filters_)
+            figures["maps"] = draw_maps(features, first.sample_images[0])
+    return [save_figure(figure, folder / f"{name}.png") for name, figure in figures.items()]
 
 
 def draw_convergence(records: Sequence[Record], title: str) -> Any:
@@ -36,19 +86,18 @@ def draw_convergence(records: Sequence[Record], title: str) -> Any:
         for record, colour in zip(records, SERIES, strict=False):
             _draw_course(axes, record, colour, (across, column, validation))
         dress(axes)
-        axes.set(xlabel=_across(across, records), ylabel=label)
+        axes.set(xlabel=_across(across, records[0]), ylabel=label)
         use_logarithm(axes, "x")  # a method that is done in ten iterations stands beside one that takes a thousand
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
+    legend_below(figure, panels[0].get_legend_handles_labels()[0])
     return figure
 
 
-def _across(across: str, records: Sequence[Record]) -> str:
+def _across(across: str, record: Record) -> str:
     if across == "seconds":
         return "Seconds of training"
-    if "layer" in records[0].history:
+    if "layer" in record.history:
         return "Turn of a layer, or an epoch of Adam"
-    solves = len(records[0].class_names) if len(records[0].class_names) > 2 else 1
+    solves = len(record.class_names) if len(record.class_names) > 2 else 1
     return f"Iteration ({solves} solves, or an SGD step)" if solves > 1 else "Iteration (a solve, or an SGD step)"
 
 
@@ -71,62 +120,484 @@ def _draw_course(axes: Any, record: Record, colour: str, columns: tuple[str, str
 def draw_predictions(records: Sequence[Record], n_samples: int = 10) -> Any:
     """One test image of each class and the probabilities each method gives it; the true class is outlined."""
     images, labels = records[0].sample_images[:n_samples], records[0].sample_labels[:n_samples].tolist()
-    names = records[0].class_names
+    names = [shown_plainly(name[:12]) for name in records[0].class_names]
     # One panel per method, not one per bar chart: forty panels would take longer to draw than the training did.
     figure = make_figure(figsize=(1.4 + 2.9 * len(records), 0.8 * len(labels) + 0.9))
-    first, *panels = figure.subplots(
-        1, 1 + len(records), sharey=True, gridspec_kw={"width_ratios": [1] + [3.2] * len(records)}
-    )
+    widths = {"width_ratios": [1] + [3.2] * len(records)}
+    first, *panels = figure.subplots(1, 1 + len(records), sharey=True, gridspec_kw=widths)
     for row, image in enumerate(images):
         first.imshow(image, cmap="gray", vmin=0, vmax=1, extent=(0, 0.9, row + 0.9, row))
     first.set(xlim=(0, 0.9), ylim=(len(labels), 0), aspect="equal", anchor="E")
     first.set_axis_off()
     for axes, record in zip(panels, records, strict=True):
-        _draw_probabilities(axes, record, labels)
+        for row, truth in enumerate(labels):
+            _draw_probabilities(axes, record, row, truth)
         axes.set_title(shown_plainly(record.method), fontsize=10)
-        turned = max(map(len, names)) > 2
-        axes.set_xticks(
-            range(len(names)), [shown_plainly(name[:12]) for name in names], fontsize=7, rotation=90 if turned else 0
-        )
+        turned = max(map(len, records[0].class_names)) > 2
+        axes.set_xticks(range(len(names)), names, fontsize=7, rotation=90 if turned else 0)
         axes.tick_params(length=0)
         axes.yaxis.set_visible(False)
         axes.spines[:].set_visible(False)
+        axes.set_xlim(-0.6, len(names) - 0.4)
     return figure
 
 
-def _draw_probabilities(axes: Any, record: Record, labels: Sequence[int]) -> None:
-    """A row of bars per sample, all as one collection; the true class is outlined, the chosen one coloured."""
-    corners, faces, edges = [], [], []
-    for row, truth in enumerate(labels):
-        probabilities = record.sample_probabilities[row]
-        winner = int(probabilities.argmax())
-        for place, height in enumerate(_TALLEST * probabilities):
-            left, right, base = place - 0.4, place + 0.4, row + _TEXT + _TALLEST
-            corners.append([(left, base), (right, base), (right, base - height), (left, base - height)])
-            faces.append(FAINT if place != winner else RIGHT if winner == truth else WRONG)
-            edges.append(INK if place == truth else "none")
-        verdict = "right" if winner == truth else f"says {record.class_names[winner]}"
-        text = f"{record.class_names[truth]}: {probabilities[truth]:.0%}, {verdict}"
-        axes.text(-0.4, row + _TEXT / 2, shown_plainly(text), fontsize=7, va="center", color=INK)
-    last = len(record.class_names) - 0.4
-    bases = [[(-0.6, row + _TEXT + _TALLEST), (last, row + _TEXT + _TALLEST)] for row in range(len(labels))]
-    collections = plotting("collections")
-    axes.add_collection(collections.LineCollection(bases, colors=FAINT, linewidths=0.8))
-    axes.add_collection(collections.PolyCollection(corners, facecolors=faces, edgecolors=edges, linewidths=1.2))
-    axes.set_xlim(-0.6, last)
+def _draw_probabilities(axes: Any, record: Record, row: int, truth: int) -> None:
+    """A line of text and below it a bar per class; the true class is outlined, the chosen one coloured."""
+    probabilities, names = record.sample_probabilities[row], record.class_names
+    winner, base = int(probabilities.argmax()), row + _TEXT + _TALLEST
+    faces, edges = [FAINT] * len(names), ["none"] * len(names)
+    faces[winner], edges[truth] = RIGHT if winner == truth else WRONG, INK
+    style = {"color": faces, "edgecolor": edges, "linewidth": 1.2}
+    axes.bar(range(len(names)), -_TALLEST * probabilities, bottom=base, width=0.8, **style)
+    axes.axhline(base, color=FAINT, linewidth=0.8, zorder=0)
+    verdict = "right" if winner == truth else f"says {names[winner]}"
+    text = shown_plainly(f"{names[truth]}: {probabilities[truth]:.0%}, {verdict}")
+    axes.text(-0.4, row + _TEXT / 2, text, fontsize=7, va="center", color=INK)
 
 
-def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
-    """Write the run's figures and its sample images as PNG; returns the paths of the figures."""
-    image = plotting("image")
-    paths = [save_figure(draw_convergence(run.records, f"{run.dataset.name}: training"), folder / "convergence.png")]
-    if not len(run.records[0].sample_labels):
-        return paths  # of rows that are no images
-    paths.append(save_figure(draw_predictions(run.records), folder / "predictions.png"))
-    samples = zip(run.records[0].sample_labels.tolist(), run.records[0].sample_images, strict=True)
-    for label, pixels in list(samples)[:10]:
-        with replacing(folder / "samples" / f"class-{label}.png") as file:
-            image.imsave(file, pixels, cmap="gray", vmin=0, vmax=1, format="png")
-    if run.initial_filters is not None:
-        paths += save_network_figures(run, folder)
-    return paths
+def draw_filters(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[np.float64]]) -> Any:
+    """The filters (F, channels, k, k) of every layer, before training above and after it below.
+
+    Blue is negative, red positive, white zero; the largest weight of a row is written beside it. Of several channels
+    the mean is shown.
+    """
+    shown = [min(len(filters), _MOST_SHOWN) for filters in before]
+    figure = make_figure(figsize=(1.4 + _CELL * max(shown), (2 * _CELL + 0.55) * len(before)))
+    for layer, (part, count) in enumerate(zip(_parts(figure, len(before)), shown, strict=True)):
+        channels = before[layer].shape[1]
+        note = "" if channels == 1 else f", mean of {channels} channels"
+        part.suptitle(f"Layer {layer + 1}{note}", fontsize=9, color=INK)
+        rows = part.subplots(2, count, squeeze=False)
+        for name, filters, panels in zip(("before", "after"), (before, after), rows, strict=True):
+            pictures = filters[layer][:count].mean(axis=1)
+            most = float(np.abs(pictures).max()) or 1.0
+            _draw_pictures(panels, pictures, f"{name}\n±{most:.2g}", cmap="RdBu_r", vmin=-most, vmax=most)
+    return figure
+
+
+def draw_maps(features: RandomConvFeatures, image: NDArray[np.float64]) -> Any:
+    """An image and the outputs of every layer for it, each map on its own scale from 0, black, to its largest."""
+    maps = [outputs[0].transpose(2, 0, 1)[:_MOST_SHOWN] for outputs in layer_maps(features, image[None])]
+    most = max(map(len, maps))
+    figure = make_figure(figsize=(1.4 + _CELL * most, (_CELL + 0.45) * (1 + len(maps))))
+    first, *parts = _parts(figure, 1 + len(maps))
+    first.suptitle("A test image", fontsize=9, color=INK)
+    _draw_pictures(first.subplots(1, most, squeeze=False)[0], [image], "image", cmap="gray", vmin=0, vmax=1)
+    for layer, (part, found) in enumerate(zip(parts, maps, strict=True), start=1):
+        part.suptitle(f"Layer {layer}: after ReLU and pooling", fontsize=9, color=INK)
+        scaled = found / np.maximum(found.max(axis=(1, 2), keepdims=True), 1e-12)
+        _draw_pictures(part.subplots(1, len(found), squeeze=False)[0], scaled, "maps", cmap="gray", vmin=0, vmax=1)
+    return figure
+
+
+def layer_maps(features: RandomConvFeatures, images: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """The outputs (n, h, w, filters) of every layer for images as the features take them."""
+    from annealfit.data.convolution import join_filters
+
+    given = features.as_images(images).astype(np.float64)
+    if features.pixel_scaler_ is not None:
+        given = features.pixel_scaler_.transform(given.reshape(len(given), -1)).reshape(given.shape)
+    weights = [join_filters(*layer) for layer in zip(features.filters_, features.biases_, strict=True)]
+    return features.network_.maps(given, weights)
+
+
+def _parts(figure: Any, count: int) -> list[Any]:
+    return list(np.atleast_1d(figure.subfigures(count, 1)))
+
+
+def _draw_pictures(panels: Any, pictures: Any, name: str, **colours: Any) -> None:
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, picture in zip(panels, pictures, strict=False):
+        axes.imshow(picture, **colours)
+    left = {"transform": panels[0].transAxes, "ha": "right", "va": "center", "fontsize": 8, "color": INK}
+    panels[0].text(-0.15, 0.5, shown_plainly(name), **left)
+
+
+# --- A report, drawn from the same numbers as the page's charts.
+
+
+def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
+    """Write the main figures as SVG and PNG; returns their paths."""
+    return [
+        save_figure(figure, folder / f"{name}.{ending}")
+        for name, figure in _paper_figures(main_groups(records))
+        for ending in ("svg", "png")
+    ]
+
+
+def _paper_figures(found: Sequence[Group]) -> Iterator[tuple[str, Any]]:
+    for dataset, members in charts.by_dataset(found).items():
+        yield f"convergence-{dataset}", _draw_mean_convergence(dataset, members)
+        contenders = [group for group in members if group.spec.bits == most_bits(group.spec.preset)]
+        if contenders:
+            yield f"confusion-{dataset}", _draw_confusion(dataset, contenders)
+    timed = [row for row in charts.times(found) if row["paper"] is not None]
+    if timed:
+        yield "times", _draw_times(timed)
+
+
+def _draw_mean_convergence(dataset: str, members: Sequence[Group]) -> Any:
+    figure = make_figure(figsize=(11, 4.2))
+    figure.suptitle(shown_plainly(f"{dataset_title(dataset)}: means over seeds"))
+    panels = figure.subplots(1, 2)
+    for axes, quantity in zip(panels, ("accuracy", "cross_entropy"), strict=True):
+        title, log = charts.QUANTITIES[quantity]
+        for group in members:
+            style: dict[str, Any] = {
+                "color": bits_colour(group.spec.bits),
+                "linestyle": "dashdot" if group.spec.method == CLASSICAL else DASHES[group.spec.preset],
+                "linewidth": 1.2,
+                "label": shown_plainly(charts.series_name(group)),
+            }
+            columns, iterations = charts.history_columns(group, quantity), charts.sampled_iterations(group)
+            if columns is not None:
+                axes.plot(iterations, columns.mean(axis=0)[iterations - 1], **style)
+            else:
+                axes.axhline(group.mean(charts.LEVELS[quantity]), **style)
+        axes.set(xlabel="Iteration", ylabel=title)
+        dress(axes)
+        use_logarithm(axes, *("xy" if log else "x"))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=7)
+    return figure
+
+
+def _draw_confusion(dataset: str, members: Sequence[Group]) -> Any:
+    matrices = charts.confusions(members)
+    size = max(3.4, 0.36 * len(matrices[0]["classes"]))  # room for the counts
+    figure = make_figure(figsize=(size * len(matrices), size + 0.4))
+    figure.suptitle(shown_plainly(f"{dataset_title(dataset)}: test images, true class in rows"))
+    for axes, matrix in zip(figure.subplots(1, len(matrices), squeeze=False)[0], matrices, strict=True):
+        counts = np.array(matrix["counts"], float)
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        axes.imshow(shares, cmap=MAP, vmin=0, vmax=1)
+        for (row, column), share in np.ndenumerate(shares):
+            colour = "white" if share > 0.5 else INK if counts[row, column] else FAINT
+            axes.text(column, row, f"{counts[row, column]:.0f}", ha="center", va="center", fontsize=6, color=colour)
+        names = [shown_plainly(name[:12]) for name in matrix["classes"]]
+        axes.set_xticks(range(len(names)), names, fontsize=6, rotation=90)
+        axes.set_yticks(range(len(names)), names, fontsize=6)
+        axes.set_title(shown_plainly(matrix["name"]), fontsize=8)
+    return figure
+
+
+def _draw_times(rows: Sequence[dict[str, Any]]) -> Any:
+    figure = make_figure(figsize=(8, 0.22 * len(rows) + 1.2))
+    axes = figure.subplots()
+    places = range(len(rows))
+    axes.scatter([row["seconds"] for row in rows], places, color=SERIES[0], label="here", zorder=3)
+    axes.scatter([row["paper"] for row in rows], places, color=SERIES[1], marker="D", label="paper", zorder=3)
+    axes.set_yticks(places, [shown_plainly(f"{row['dataset']}: {row['name']}") for row in rows], fontsize=6)
+    axes.set_xlabel("Seconds of a training run")
+    axes.invert_yaxis()
+    dress(axes, grid="x")
+    use_logarithm(axes, "x")
+    figure.legend(loc="outside upper right", ncols=2, frameon=False)
+    return figure
+
+
+# --- A comparison of samplers.
+
+_SMALLEST_SHARE = 1e-6  # a logarithmic axis has no zero
+_APART = 0.22  # between the markers of one sampler, in rows
+
+
+def draw_comparison(comparison: Comparison) -> Any:
+    """A row of panels per coordinates and bits: energy above the lowest against time per problem set, and training."""
+    variants = list(dict.fromkeys(taken.variant for taken in comparison.problem_sets))
+    sets = [[taken for taken in comparison.problem_sets if taken.variant == variant] for variant in variants]
+    count = max(map(len, sets)) + bool(comparison.training)
+    figure = make_figure(figsize=(4.4 * count, 4.0 * len(sets) + 0.4))
+    names = list(dict.fromkeys(row.sampler for row in comparison.solving))
+    styles = {name: _style(number) for number, name in enumerate(names)}
+    for panels, variant, own in zip(figure.subplots(len(sets), count, squeeze=False), variants, sets, strict=True):
+        for axes, taken in zip(panels, own, strict=False):
+            _draw_solving(axes, taken, taken.own(comparison.solving), styles)
+        if comparison.training:
+            _draw_training(panels[-1], comparison, variant, styles)
+    handles = [_handle(name, **style) for name, style in styles.items()]
+    if any(row.access_seconds is not None for row in comparison.solving):
+        handles.append(_handle("hollow: QPU time", color=SOFT, marker="o", fillstyle="none"))
+    legend_below(figure, handles)
+    return figure
+
+
+def save_comparison_figure(comparison: Comparison, path: Path) -> Path:
+    """Write the figure of `draw_comparison`."""
+    return save_figure(draw_comparison(comparison), path)
+
+
+def save_success_figure(comparison: Comparison, path: Path) -> Path:
+    """Write the figure of `draw_success`."""
+    return save_figure(draw_success(comparison), path)
+
+
+def summarise_comparison(comparison: Comparison) -> str:
+    """Which sampler was best at what, in plain sentences; ties are named together."""
+    sentences = []
+    for taken in comparison.problem_sets:
+        rows = [row for row in taken.own(comparison.solving) if row.failure is None]
+        if rows:
+            shares = {row.sampler: -row.success.value for row in rows}
+            most = -min(shares.values())
+            often = f"success is most often with {_least(shares)}, in {most:.1%} of the reads"
+            seconds = {row.sampler: row.seconds_to_solution.value for row in rows}
+            fastest = f"fastest to the solution is {_least(seconds)}"
+            fastest = fastest if min(seconds.values()) < math.inf else "none solves half of the problems"
+            problems = f"On the {taken.name} problems ({taken.coordinates}, K = {taken.bits})"
+            sentences.append(f"{problems} {often if most else 'no read succeeds'}; {fastest}.")
+    optimum = comparison.optimum
+    for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in comparison.training):
+        records = [record for record in comparison.trained(coordinates, bits) if record.error is None]
+        losses = {record.method: record.loss / optimum.loss for record in records}
+        if losses:
+            sentences.append(
+                f"Training ({coordinates}, K = {bits}) ends lowest with {_least(losses)}, at "
+                f"{min(losses.values()):.5f} times the optimum, which logistic regression finds in "
+                f"{optimum.seconds:.2f} s."
+            )
+    return " ".join(sentences)
+
+
+def _least(values: dict[str, float]) -> str:
+    *others, last = [name for name, value in values.items() if value == min(values.values())] or values
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _style(number: int) -> dict[str, str]:
+    return {"color": SERIES[number % len(SERIES)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def _handle(name: str, **style: Any) -> Any:
+    """An entry of a legend."""
+    return plotting("lines").Line2D([], [], label=shown_plainly(name), **{"linestyle": "none", **style})
+
+
+def _when(taken: ProblemSet) -> str:
+    return f"Problems after {taken.after} iterations" if taken.after else "Problems of the first iteration"
+
+
+def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles: Mapping[str, Any]) -> None:
+    for row in (row for row in rows if row.failure is None):
+        energy = 100 * max(row.residual, _SMALLEST_SHARE)
+        places = [1e3 * seconds for seconds in (row.median_seconds, row.access_seconds) if seconds is not None]
+        axes.plot(places, [energy] * len(places), linestyle=":", color=styles[row.sampler]["color"])
+        for place, fill in zip(places, ("full", "none"), strict=False):
+            axes.plot(place, energy, linestyle="none", markersize=7, fillstyle=fill, **styles[row.sampler])
+    axes.set(xlabel="Time of a solve, ms (median)", ylabel="Energy of a read above the lowest, %")
+    axes.set_title(f"{_when(taken)},\n{taken.coordinates}, K = {taken.bits}")
+    axes.set(xscale="log", yscale="log")
+    axes.margins(0.15)
+    dress(axes)
+    use_logarithm(axes, "x", "y")
+
+
+def _draw_training(axes: Any, comparison: Comparison, variant: tuple[str, int], styles: Mapping[str, Any]) -> None:
+    for record in comparison.trained(*variant):
+        excess = record.history.get("loss", np.empty(0)) / comparison.optimum.loss - 1
+        shown = np.flatnonzero(excess > 0)  # what a logarithmic axis can show; nothing of a failure
+        if len(shown):
+            axes.plot(shown + 1, excess[shown], linewidth=1.3, markevery=[-1], **styles[record.method])
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    title = "Training,\n{}, K = {}".format(*variant)
+    axes.set(xlabel="Iteration", ylabel="Loss above the optimum, share of it", title=title)
+    dress(axes)
+    if axes.lines:
+        use_logarithm(axes, "y")
+
+
+def draw_success(comparison: Comparison) -> Any:
+    """A row of two panels per problem set and bits: success probability and time to solution, a line per sampler.
+
+    Bars are 95 % intervals. A sampler that never succeeded has an arrow from the least time that its reads allow.
+    """
+    groups: dict[tuple[str, int], list[ProblemSet]] = {}
+    for taken in comparison.problem_sets:
+        groups.setdefault((taken.name, taken.bits), []).append(taken)
+    names = list(dict.fromkeys(row.sampler for row in comparison.solving))
+    figure = make_figure(figsize=(9.0, (1.1 + 0.38 * len(names)) * len(groups) + 0.4))
+    bases = dict.fromkeys(taken.coordinates for taken in comparison.problem_sets)
+    colours = (SERIES[1], SERIES[0], *SERIES[2:])  # the second coordinates, ours, are blue
+    styles = {name: _style(number) | {"color": colours[number % 8]} for number, name in enumerate(bases)}
+    for (shares, to_solution), sets in zip(
+        figure.subplots(len(groups), 2, squeeze=False), groups.values(), strict=True
+    ):
+        for number, taken in enumerate(sets):
+            shift, style = _APART * (number - (len(sets) - 1) / 2), styles[taken.coordinates]
+            for row in (row for row in taken.own(comparison.solving) if row.failure is None):
+                place = names.index(row.sampler) + shift
+                _draw_estimate(shares, row.success, place, 100.0, style)
+                _draw_estimate(to_solution, row.seconds_to_solution, place, 1e3, style)
+        unproven = [taken.coordinates for taken in sets if not taken.truth.is_proven]
+        best_known = f"; best known, not proven: {', '.join(unproven)}" if unproven else ""
+        shares.set_title(f"{_when(sets[0])}, K = {sets[0].bits}{best_known}", fontsize=10, loc="left")
+        shares.set(xlabel="Reads that are the optimum, %", xlim=(-3, 103))
+        to_solution.set_xlabel("Time to solution (99 %), ms; open arrow: at least")
+        for axes, labels in ((shares, list(map(shown_plainly, names))), (to_solution, [""] * len(names))):
+            axes.set_yticks(range(len(names)), labels, fontsize=9)
+            axes.set_ylim(len(names) - 0.4, -0.6)  # the first sampler at the top
+            dress(axes)
+            axes.tick_params(axis="y", length=0)
+        use_logarithm(to_solution, "x")
+    legend_below(figure, [_handle(name, **style) for name, style in styles.items()])
+    return figure
+
+
+def _draw_estimate(axes: Any, estimate: Estimate, place: float, unit: float, style: Mapping[str, str]) -> None:
+    """A marker and the bar of its interval; an arrow where the upper end is open."""
+    is_known = math.isfinite(estimate.value)
+    if is_known:
+        ends = estimate.low, estimate.high if math.isfinite(estimate.high) else estimate.value
+        axes.plot([unit * end for end in ends], [place] * 2, color=style["color"], linewidth=1.5, zorder=2)
+        axes.plot([unit * estimate.value], [place], markersize=5, zorder=3, **style)
+    if math.isinf(estimate.high) and math.isfinite(estimate.low):
+        start = unit * (estimate.value if is_known else estimate.low)
+        axes.plot([start], [place], marker=">", color=style["color"], markersize=5, fillstyle="none", zorder=2)
+
+
+# --- What fits a chip.
+
+_MOST_CURVES = 5
+_LINES = ("-", "--", ":", "-.")  # of coordinates
+_Curve = dict[int, list["Feasibility"]]  # bits → the rows of all chips
+
+
+def check_drawable(path: Path, features: Sequence[int]) -> None:
+    """Refuse what cannot be drawn, before the work is done: a foreign ending, too many curves, matplotlib missing."""
+    check_picture(path)
+    count = len(set(features))
+    if count > _MOST_CURVES:
+        raise InvalidInputError(
+            f"a figure of {count} numbers of features cannot be read; draw at most {_MOST_CURVES} of them"
+        )
+
+
+def save_feasibility(rows: Sequence[Feasibility], path: Path) -> None:
+    """Draw the rows and write the file; its ending is its format."""
+    check_drawable(path, [row.features for row in rows])
+    save_figure(draw_feasibility(rows), path)
+
+
+def draw_feasibility(rows: Sequence[Feasibility]) -> Any:
+    """Left, variables against bits under every chip's largest clique; right, the share of couplings below the error.
+
+    A filled marker fits every chip, a half-filled one some, an open one none.
+    """
+    curves: dict[int, _Curve] = {}
+    for row in sorted(rows, key=lambda row: (row.features, row.bits)):
+        curves.setdefault(row.features, {}).setdefault(row.bits, []).append(row)
+    cliques = {row.chip: row.largest_clique for row in rows}
+    coordinates = dict(zip(dict.fromkeys(name for row in rows for name in row.resolutions), _LINES, strict=False))
+    figure = make_figure(figsize=(10, 4))
+    sizes, shares = figure.subplots(1, 2)
+    _draw_sizes(sizes, curves, cliques)
+    _draw_shares(shares, curves, coordinates)
+    for axes in (sizes, shares):
+        axes.xaxis.set_major_locator(plotting("ticker").MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+        axes.set_xlabel("Bits per weight update")
+        axes.title.set_fontsize(10)
+        dress(axes)
+    handles = [_handle(f"d = {features}", **_style(number), linestyle="-") for number, features in enumerate(curves)]
+    if len(coordinates) > 1:
+        handles += [_handle(name, color=SOFT, linestyle=line) for name, line in coordinates.items()]
+    words = {"full": "fits every chip", "left": "fits some", "none": "fits none"}
+    if len(cliques) == 1:
+        words = {"full": "fits", "none": "does not fit"}
+    seen = {_filling(own) for curve in curves.values() for own in curve.values()}
+    handles += [_handle(word, **_marker(SOFT, "o", fill)) for fill, word in words.items() if fill in seen]
+    legend_below(figure, handles)
+    return figure
+
+
+def _draw_sizes(axes: Any, curves: Mapping[int, _Curve], cliques: Mapping[str, int]) -> None:
+    for number, curve in enumerate(curves.values()):
+        _draw_curve(axes, number, curve, [rows[0].variables for rows in curve.values()])
+    highest = max(rows[0].variables for curve in curves.values() for rows in curve.values())
+    largest = max(cliques.values())
+    if highest > 6 * largest:  # else the chips would all be at the bottom
+        use_logarithm(axes, "y")
+    else:
+        axes.set_ylim(0, 1.12 * max(highest, largest))
+    for clique in set(cliques.values()):
+        axes.axhline(clique, color=SOFT, linestyle="--", linewidth=0.9)
+    for level, text in _limit_labels(cliques, closer_than=0.06 * max(highest, largest)):
+        axes.annotate(text, (1.01, level), xycoords=("axes fraction", "data"), va="center", fontsize=8, color=SOFT)
+    axes.set(title="A class's problem\nagainst the largest clique of each chip", ylabel="Variables")
+
+
+def _draw_shares(axes: Any, curves: Mapping[int, _Curve], coordinates: Mapping[str, str]) -> None:
+    from annealfit.hardware.limits import ERROR_LEVELS
+
+    least, of_couplings, most = ERROR_LEVELS
+    for (number, curve), (name, line) in product(enumerate(curves.values()), coordinates.items()):
+        known = {bits: rows for bits, rows in curve.items() if name in rows[0].resolutions}
+        levels = {
+            error: [100 * max(row.resolutions[name].share_below[error] for row in rows) for rows in known.values()]
+            for error in ERROR_LEVELS
+        }
+        band = {"color": SERIES[number], "alpha": 0.2}
+        axes.fill_between(list(known), levels[least], levels[most], linewidth=0, **band)
+        if len(known) == 1:  # a band has no width there
+            axes.vlines(list(known), levels[least], levels[most], linewidth=8, **band)
+        _draw_curve(axes, number, known, levels[of_couplings], line)
+    title = f"Couplings below the analog error:\nmarkers {of_couplings}, band {least} to {most} of the range"
+    axes.set(title=title, ylabel="Share of the couplings, %", ylim=(-3, 103))
+
+
+def _draw_curve(axes: Any, number: int, curve: _Curve, values: Sequence[float], line: str = "-") -> None:
+    """A line with a marker at every number of bits, filled as far as the problem fits."""
+    axes.plot(list(curve), values, color=SERIES[number], linestyle=line, linewidth=1.2, zorder=2)
+    for (bits, rows), value in zip(curve.items(), values, strict=True):
+        axes.plot([bits], [value], zorder=3, **_marker(SERIES[number], MARKERS[number], _filling(rows)))
+
+
+def _filling(rows: Sequence[Feasibility]) -> str:
+    embedded = sum(row.embeds for row in rows)
+    return "full" if embedded == len(rows) else "left" if embedded else "none"
+
+
+def _marker(colour: str, marker: str, fill: str) -> dict[str, Any]:
+    face = {"markerfacecolor": colour if fill != "none" else "white", "markerfacecoloralt": "white"}
+    return {"color": colour, "marker": marker, "linestyle": "none", "markersize": 6, "fillstyle": fill, **face}
+
+
+def _limit_labels(cliques: Mapping[str, int], closer_than: float) -> list[tuple[float, str]]:
+    r"""Heights and texts of the chips' names: lines too close to have a label each share one between them.
+
+    >>> _limit_labels({"P16": 180, "Z12": 184, "Z15": 232}, closer_than=20)
+    [(182.0, 'Z12: 184\nP16: 180'), (232.0, 'Z15: 232')]
+    """
+    groups: list[list[tuple[int, str]]] = []
+    for clique, chip in sorted((clique, chip) for chip, clique in cliques.items()):
+        if not groups or clique - groups[-1][-1][0] >= closer_than:
+            groups.append([])
+        groups[-1].append((clique, f"{chip}: {clique}"))
+    return [((group[0][0] + group[-1][0]) / 2, "\n".join(text for _, text in reversed(group))) for group in groups]
+
+
+# --- A quantised network.
+
+METHOD_TITLES = {"gptq": "GPTQ", "gptq_search": "GPTQ, scales searched"}  # other methods are called by their names
+# Ours is blue, as in all figures; what it is compared with has the other colours.
+_METHODS = {"annealed": 0, "gptq": 1, "descent": 2, "gptq_search": 3, "nearest": 4}
+
+
+def save_layer_errors(names: Sequence[str], errors: Sequence[Mapping[str, float]], path: Path, title: str = "") -> Path:
+    """Draw the relative squared error of the outputs, layer by layer, a line for each method; write the file."""
+    figure = make_figure(figsize=(max(5.0, 2.6 + 0.8 * len(names)), 4.0))
+    axes = figure.subplots()
+    for place, method in enumerate(errors[0]):
+        values = [max(one[method], 1e-12) for one in errors]  # a logarithm has no zero
+        label = METHOD_TITLES.get(method, method)
+        axes.plot(range(len(names)), values, markersize=6, label=label, **_style(_METHODS.get(method, 5 + place % 3)))
+    slanted = sum(map(len, names)) > 11 * len(names) or len(names) > 12  # else the names would touch
+    angle = {"rotation": 30, "ha": "right"} if slanted else {}
+    axes.set_xticks(range(len(names)), [shown_plainly(name) for name in names], **angle)
+    axes.set(ylabel="Squared error of the outputs, relative")
+    axes.margins(0.08)
+    axes.set_title(shown_plainly(title), fontsize=10, loc="left")
+    dress(axes)
+    use_logarithm(axes, "y")
+    legend_below(figure, axes.get_legend_handles_labels()[0])
+    return save_figure(figure, path)

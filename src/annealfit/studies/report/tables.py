@@ -1,42 +1,47 @@
-"""All tables of a report: the paper's numbers, ours, and the difference, as plain values made from records alone."""
+"""The tables of a report: the paper's numbers, ours, and the difference, made from records alone.
+
+A `Table` is plain values: the page, the terminal, CSV and LaTeX all show the same one. Titles, captions and columns
+are in `tables.toml`; the functions here compute the rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+import csv
+import io
+import math
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
 
-from annealfit.studies.paper_tables import BITS, OUR_BITS, benchmark_runs, digits_runs
-from annealfit.studies.records import Record, RunSpec
-from annealfit.studies.report.benchmark_tables import (
-    benchmark_table,
-    gap_table,
-    raising_table,
-    recall_table,
-    times_table,
-    wins_table,
-)
-from annealfit.studies.report.cells import (
-    Column,
-    Table,
-    count_cell,
-    coverage,
-    text_cell,
-)
-from annealfit.studies.report.claims import claims_table
-from annealfit.studies.report.digits_tables import (
-    N_PARAMETERS,
-    digits_table,
-    predictions_table,
-    range_table,
-    settings_table,
-    sizes_table,
-    step_table,
-)
-from annealfit.studies.report.filters_table import filters_table
+import numpy as np
 
+from annealfit.studies.paper_tables import BITS, OUR_BITS, STUDY_SWEEPS, benchmark_runs, digits_runs, paper_table
+from annealfit.studies.records import CLASSICAL, NETWORK_METHODS, OPTIMUM, RUN_PRESETS, Record, RunSpec
+
+NEAR_POINTS = 5.0  # a percentage this close to the paper's counts as reproduced
+NEAR_SHARE = 0.10  # so does a loss within this share of the paper's
+DATASET_TITLES = {
+    "digits": "Digits",
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "emnist": "EMNIST",
+    "kmnist": "KMNIST",
+}
+METRICS = ("train_accuracy", "test_accuracy", "precision", "recall", "f1", "kappa", "mcc")
+SCORES = ("kappa", "mcc")  # from −1 to 1; the other metrics are shares
+# What the paper says in words: seeds of five on which 20 bits beat the classical baseline, the data sets on which that
+# is significant, and the share of updates that raise the loss.
+PAPER_WINS = {"mnist": 5, "fashion_mnist": 4, "emnist": 3, "cifar10": 2, "kmnist": 1}
+PAPER_SIGNIFICANT = ("mnist", "fashion_mnist")
+PAPER_RAISING_PERCENT = (43.0, 46.0)
+N_PARAMETERS = 19  # d + 1: two filters of 3×3 on 8×8 images, pooled by two, make d = 2·3·3 = 18 features
 # Qubits and couplers of Pegasus P16 as the paper counts them, and the largest clique that each ideal graph embeds.
 PEGASUS_QUBITS, PEGASUS_COUPLERS = 5_640, 40_484
-LARGEST_CLIQUES = {"Pegasus P16": 180, "Zephyr Z12": 184}
+LARGEST_CLIQUES = {"P16": 180, "Z12": 184}
 PAPER_HARDWARE_CLAIMS = {
     5: "embeddable on current hardware",
     10: "within the qubit limit",
@@ -45,45 +50,475 @@ PAPER_HARDWARE_CLAIMS = {
 }
 
 
-def hardware_table(records: Sequence[Record]) -> Table:
-    """What the discussion says about hardware, by bits."""
-    rows = []
+@dataclass(frozen=True)
+class Cell:
+    """One entry: what a reader sees, and the raw numbers behind it.
+
+    `verdict` is "near" or "far" from the paper, "better" where the difference is good news, or empty.
+    """
+
+    text: str
+    value: float | str | None = None
+    spread: float | None = None
+    paper: float | str | None = None
+    paper_text: str = ""
+    difference: float | None = None
+    difference_text: str = ""
+    verdict: str = ""
+
+    @property
+    def sort_key(self) -> float | str:
+        """What a column is ordered by: the number where there is one."""
+        return "" if self.value is None or self.value != self.value else self.value  # NaN is not equal to itself
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading; a compared column also has the paper's number and the difference."""
+
+    name: str
+    title: str
+    numeric: bool = False
+    compared: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of cells, independent of how they are shown. The first `headings` cells of a row name it."""
+
+    name: str
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    headings: int = 1
+    notes: tuple[str, ...] = ()
+
+
+Row = dict[str, Cell]  # by the names of columns
+
+
+def make_table(name: str, rows: Iterable[Row], more: Iterable[Column] = (), notes: Iterable[str] = ()) -> Table:
+    """The table of this name in `tables.toml`, with `more` columns at its end; a row may have cells for others too."""
+    layout, columns = _layouts()[name], (*_columns(name), *more)
+    cells = tuple(tuple(row.get(column.name, Cell("–")) for column in columns) for row in rows)
+    return Table(name, layout["title"], layout["caption"], columns, cells, layout.get("headings", 1), tuple(notes))
+
+
+def _columns(name: str) -> list[Column]:
+    columns = _layouts()[name]["columns"]
+    return [Column(key, title, bool(kind), kind == ["compared"]) for key, title, *kind in columns]
+
+
+@cache
+def _layouts() -> dict[str, Any]:
+    return tomllib.loads((resources.files("annealfit.studies.report") / "tables.toml").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs that differ in nothing but their seed; failed ones are left out."""
+
+    spec: RunSpec  # of the first seed
+    records: tuple[Record, ...]
+
+    @property
+    def departure(self) -> str:
+        """What sets the runs apart from the settings of the table they belong to; empty if nothing does.
+
+        >>> Group(RunSpec("mnist", "qubo", 42, "literal", 20, max_iter=50), ()).departure
+        '50 iterations'
+        """
+        spec = self.spec
+        if spec.method != "qubo":
+            return ""
+        usual_sweeps = STUDY_SWEEPS if spec.dataset == "digits" and spec.preset != "annealfit" else None
+        studied = spec.update_range is not None or spec.step is not None
+        parts = [
+            f"δ = {spec.update_range:g}" if spec.update_range is not None else "",
+            f"α = {spec.step:g}" if spec.step is not None else "",
+            f"{spec.num_sweeps or 100} sweeps" if not studied and spec.num_sweeps != usual_sweeps else "",
+            f"{spec.max_iter} iterations" if spec.max_iter is not None else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether the paper has numbers for these runs: a number is compared only where the settings are its own."""
+        return not self.departure and (self.spec.method == CLASSICAL or self.spec.bits in BITS)
+
+    @property
+    def has_most_bits(self) -> bool:
+        """Whether these runs stand for their preset: its own settings, and the most bits it has."""
+        return not self.departure and self.spec.bits is not None and self.spec.bits == most_bits(self.spec.preset)
+
+    def values(self, name: str) -> list[float]:
+        """The numbers of a table's column, one of every run that has it; without `_percent` at its end, as shares.
+
+        A name is `train_accuracy`, a metric on the test data, `class_3` (recall), `raising` (updates that raise the
+        loss), or an attribute of a record.
+        """
+        share, scale = name.removesuffix("_percent"), 100 if name.endswith("_percent") else 1
+        found: list[float]
+        if share == "train_accuracy":
+            found = [record.train["accuracy"] for record in self.records]
+        elif share in METRICS:
+            found = [record.test[share.removeprefix("test_")] for record in self.records]
+        elif share == "raising":
+            changes = [record.history.get("loss_change", np.empty(0)) for record in self.records]
+            found = [float(np.mean(change > 0)) for change in changes if len(change)]
+        elif share.startswith("class_"):
+            label = int(share.removeprefix("class_"))
+            found = [float(record.recall[label]) for record in self.records if label < len(record.recall)]
+        else:
+            found = [getattr(record, "cross_entropy" if share == "final_loss" else share) for record in self.records]
+        return [scale * number for number in found]
+
+    def mean(self, name: str) -> float:
+        """The mean of `values`."""
+        return float(np.mean(self.values(name)))
+
+    def cell(self, column: str) -> Cell:
+        """The cell of a column: our mean and spread, and the paper's where the settings are its own."""
+        key = self.spec.dataset, self.spec.label, column
+        return mean_cell(column, self.values(column), paper_numbers().get(key) if self.is_papers else None)
+
+    def names(self) -> dict[str, Cell]:
+        """The cells that name the group, and the number of its runs."""
+        method = method_title(self.spec.label) + (f" ({self.departure})" if self.departure else "")
+        return {
+            "dataset": text_cell(dataset_title(self.spec.dataset)),
+            "method": Cell(method, self.spec.bits or (0 if self.spec.method == CLASSICAL else -1)),
+            "preset": text_cell(self.spec.preset or "–"),
+            "runs": count_cell(len(self.records)),
+        }
+
+
+def method_title(label: str) -> str:
+    """A method's name for readers.
+
+    >>> method_title("qubo_5")
+    'QUBO 5-bit'
+    """
+    known = {CLASSICAL: "Classical (SGD)", OPTIMUM: "Convex optimum"}
+    return known.get(label) or f"QUBO {label.removeprefix('qubo_')}-bit"
+
+
+def dataset_title(name: str) -> str:
+    """A data set's name for readers."""
+    return DATASET_TITLES.get(name, name)
+
+
+def most_bits(preset: str | None) -> int | None:
+    """The bits that stand for a preset: the most it has."""
+    return None if preset is None else max(OUR_BITS if preset == "annealfit" else BITS)
+
+
+def presets_of(records: Iterable[Record]) -> list[str]:
+    """The presets that were run."""
+    seen = {record.run.preset for record in records}
+    return [preset for preset in RUN_PRESETS if preset in seen]
+
+
+def groups(records: Iterable[Record], *, networks: bool = False) -> list[Group]:
+    """Finished runs by data set, preset and method, in the paper's order: those of a head, or those of networks."""
+    found: dict[RunSpec, list[Record]] = {}
+    for record in sorted(records, key=lambda record: record.run.seed):
+        if record.error is None and (record.run.method in NETWORK_METHODS) is networks:
+            found.setdefault(replace(record.run, seed=0), []).append(record)
+    return [Group(found[key][0].run, tuple(found[key])) for key in sorted(found, key=_order)]
+
+
+def _order(spec: RunSpec) -> tuple[Any, ...]:
+    names, presets = [*DATASET_TITLES], [None, *RUN_PRESETS]
+    place = names.index(spec.dataset) if spec.dataset in names else len(names)
+    studied = (spec.update_range or 0, spec.step or 0, spec.max_iter or 0, spec.num_sweeps or 0)
+    return (place, spec.dataset, presets.index(spec.preset), spec.bits or 0, spec.method, studied)
+
+
+def main_groups(records: Iterable[Record], *, digits: bool | None = None) -> list[Group]:
+    """All groups but those of the studies of δ and α, digits first; only digits, or only the benchmark, on request."""
+    found = [group for group in groups(records) if group.spec.update_range is None and group.spec.step is None]
+    return [group for group in found if digits is None or (group.spec.dataset == "digits") is digits]
+
+
+_NEAR = {True: "near", False: "far"}  # verdicts
+
+
+def text_cell(text: str) -> Cell:
+    """A cell of words."""
+    return Cell(text, text)
+
+
+def count_cell(count: int, paper: int | None = None) -> Cell:
+    """A whole number, which must be the paper's exactly."""
+    if paper is None:
+        return Cell(f"{count:,}", count)
+    difference = count - paper
+    return Cell(f"{count:,}", count, None, paper, f"{paper:,}", difference, f"{difference:+,}", _NEAR[difference == 0])
+
+
+def mean_cell(column: str, values: Sequence[float], paper: tuple[float, float | None] | None = None) -> Cell:
+    """Mean ± sample standard deviation of a column's values; beside it the paper's, and the difference.
+
+    >>> mean_cell("test_accuracy_percent", [50.0, 60.0], (52.0, None)).difference_text
+    '+3.0'
+    """
+    mean = float(np.mean(values)) if len(values) else math.nan
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    digits = 1 if column.endswith(("_percent", "_points")) else 3
+    if column == "seconds":
+        digits = 2 if mean < 10 else 0
+    text = _with_spread(mean, spread, digits)
+    if paper is None:
+        return Cell(text, mean, spread)
+    papers, paper_spread = paper
+    difference = mean - papers
+    tolerance = NEAR_POINTS if digits == 1 else NEAR_POINTS / 100 if column in SCORES else NEAR_SHARE * abs(papers)
+    told, verdict = signed(difference, digits), _NEAR[abs(difference) <= tolerance]
+    if column == "seconds":  # a ratio says more than a difference
+        faster, slower = (papers / mean, mean / papers) if mean > 0 else (math.inf, 0.0)
+        told = f"{faster:,.0f}× faster" if faster >= 1.5 else f"{slower:.1f}× the time"
+        digits, verdict = 0, ""
+    return Cell(text, mean, spread, papers, _with_spread(papers, paper_spread, digits), difference, told, verdict)
+
+
+@cache
+def paper_numbers() -> dict[tuple[str, str, str], tuple[float, float | None]]:
+    """The paper's means and spreads by data set, method and column of our tables."""
+    found: dict[tuple[str, str, str], tuple[float, float | None]] = {}
+    for row in paper_table("digits"):
+        found |= {("digits", row["method"], name): (float(row[name]), None) for name in row if name != "method"}
+    for row in paper_table("benchmark"):
+        # The paper prints κ and MCC times 100.
+        name, unit = (row["metric"], 100) if row["metric"] in SCORES else (f"{row['metric']}_percent", 1)
+        found[row["dataset"], row["method"], name] = float(row["mean_percent"]) / unit, float(row["std_percent"]) / unit
+    for row in paper_table("per_class_recall"):
+        name = f"class_{row['class']}_percent"
+        found[row["dataset"], row["method"], name] = float(row["mean_percent"]), float(row["std_percent"])
+    for row in paper_table("execution_seconds"):
+        method = f"qubo_{row['bits']}"
+        found[row["dataset"], method, "seconds"] = float(row["mean_seconds"]), float(row["std_seconds"])
+    return found
+
+
+def _with_spread(mean: float, spread: float | None, digits: int) -> str:
+    if math.isnan(mean):
+        return "–"
+    return f"{mean:,.{digits}f}".replace("-", "−") + ("" if spread is None else f" ± {spread:,.{digits}f}")
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A number with its sign, and a real minus."""
+    rounded = round(value, digits) + 0.0  # no "-0.0"
+    return f"{rounded:+.{digits}f}".replace("-", "−")
+
+
+def _study_row(group: Group, setting: str, symbol: str) -> Row | None:
+    """The study of δ (`update_range`) or of α (`step`) on digits."""
+    value = getattr(group.spec, setting)
+    if value is None or group.spec.dataset != "digits":
+        return None
+    return {setting: Cell(f"{symbol} = {value:g}", value), "method": text_cell(method_title(group.spec.label))}
+
+
+def _predictions_row(group: Group) -> Row:
+    """Probability of the true class for one test image of each digit, of the first seed."""
+    record, ticks = group.records[0], {True: "✓", False: "✗"}
+    papers = {row["digit"]: row for row in paper_table("sample_predictions") if row["method"] == group.spec.label}
+    cells = {f"digit_{digit}_percent": Cell("–") for digit in range(10)}
+    for digit, probabilities in zip(record.sample_labels.tolist(), record.sample_probabilities, strict=True):
+        value, theirs = 100 * float(probabilities[digit]), papers.get(str(digit)) if group.is_papers else None
+        cell = Cell(f"{value:.1f} {ticks[int(probabilities.argmax()) == digit]}", value)
+        if theirs:
+            percent = float(theirs["probability_of_true_class_percent"])
+            text = f"{percent:.1f} {ticks[theirs['correct'] == 'True']}"
+            cell = Cell(cell.text, value, None, percent, text, value - percent, signed(value - percent))
+        cells[f"digit_{digit}_percent"] = cell
+    return cells
+
+
+def _wins_row(group: Group, baselines: Mapping[str, Group]) -> Row | None:
+    """On how many seeds QUBO training tests better than the classical baseline, and how sure that is."""
+    dataset = group.spec.dataset
+    if not group.has_most_bits or dataset not in baselines:
+        return None
+    ours, theirs = paired_accuracies(group, baselines[dataset])
+    if not ours:
+        return None
+    gains = [a - b for a, b in zip(ours, theirs, strict=True)]
+    wins, p = sum(gain > 0 for gain in gains), paired_p(ours, theirs)
+    papers = PAPER_WINS.get(dataset) if group.spec.bits in BITS else None
+    won = Cell(f"{wins} of {len(ours)}", wins)
+    if papers is not None:
+        won = Cell(won.text, wins, None, papers, f"{papers} of 5", wins - papers, signed(wins - papers, 0))
+    claim = "p < 0.05" if papers is not None and dataset in PAPER_SIGNIFICANT else "–"
+    return {
+        "wins": won,
+        "gain_points": mean_cell("gain_points", [100 * gain for gain in gains]),
+        "p": Cell(p_text(p), p),
+        "p_paper": text_cell(claim),
+    }
+
+
+def paired_accuracies(group: Group, baseline: Group) -> tuple[list[float], list[float]]:
+    """Test accuracies of both on the seeds they share."""
+    theirs = {record.run.seed: record.test["accuracy"] for record in baseline.records}
+    shared = [record for record in group.records if record.run.seed in theirs]
+    return [record.test["accuracy"] for record in shared], [theirs[record.run.seed] for record in shared]
+
+
+def paired_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The p of the one-sided paired t-test that ours are greater; NaN where the test is not defined.
+
+    >>> round(paired_p([0.8, 0.9, 0.85], [0.7, 0.75, 0.8]), 3)
+    0.037
+    """
+    from scipy.stats import ttest_rel
+
+    gains = np.subtract(ours, theirs)
+    if len(gains) < 2 or np.ptp(gains) < 1e-9:  # the test divides by the spread of the gains; rounding is none
+        return math.nan
+    return float(ttest_rel(ours, theirs, alternative="greater").pvalue)
+
+
+def p_text(p: float) -> str:
+    """A p-value as a reader wants it; a dash where there is none."""
+    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _raising_row(group: Group) -> Row | None:
+    """Share of the updates that raise the regularised loss."""
+    if not group.values("raising"):
+        return None
+    cell, (low, high) = group.cell("raising_percent"), PAPER_RAISING_PERCENT
+    if group.is_papers:
+        mean = group.mean("raising_percent")
+        off = min(mean - low, 0.0) + max(mean - high, 0.0)
+        verdict = _NEAR[abs(off) <= NEAR_POINTS] if off >= -NEAR_POINTS else "better"
+        papers = f"{low:.0f} to {high:.0f}"
+        cell = Cell(cell.text, mean, cell.spread, papers, papers, off, signed(off), verdict)
+    return {"raising_percent": cell}
+
+
+def _gap_row(group: Group) -> Row | None:
+    """How far the sampled energies stay above the lower bound that certifies them."""
+    histories = [record.history for record in group.records if len(record.history.get("gap", ()))]
+    if not histories:
+        return None
+    # A gap as large as the bound itself means that no update at all (energy 0) would have been as good.
+    of_runs = [
+        (gap[0], np.mean(gap), gap[-1], np.mean(gap) / max(np.mean(np.abs(bound)), 1e-300))
+        for gap, bound in ((history["gap"], history["lower_bound"]) for history in histories)
+    ]
+    *gaps, share = np.mean(of_runs, axis=0).tolist()
+    cells = {f"gap_{name}": Cell(f"{gap:.2g}", gap) for name, gap in zip(("first", "mean", "last"), gaps, strict=True)}
+    return cells | {"gap_relative": Cell(f"{share:.2f}", share)}
+
+
+def _group_tables(records: Sequence[Record]) -> Iterator[Table]:
+    """The tables that have a row per group."""
+    digits, benchmark = main_groups(records, digits=True), main_groups(records, digits=False)
+    baselines = {group.spec.dataset: group for group in digits + benchmark if group.spec.method == CLASSICAL}
+    labels = range(max([10, *(len(group.records[0].confusion) for group in digits + benchmark)]))
+    more = {
+        "predictions": [Column(f"digit_{digit}_percent", str(digit), True, True) for digit in range(10)],
+        "recall": [Column(f"class_{label}_percent", f"Class {label}", True, True) for label in labels],
+    }
+    named = {group.spec.dataset: group.records[0].class_names for group in benchmark + digits}
+    notes = [
+        f"{dataset_title(dataset)}: " + ", ".join(f"{label} {name}" for label, name in enumerate(names))
+        for dataset, names in named.items()
+        if tuple(names) != tuple(map(str, range(len(names))))
+    ]
+    # The groups of each table, and the cells that are more than a mean; None leaves a group out.
+    plan: dict[str, tuple[list[Group], Callable[[Group], Row | None] | None]] = {
+        "digits": (digits, None),
+        "predictions": (digits, _predictions_row),
+        "benchmark": (benchmark, None),
+        "recall": (benchmark + digits, None),
+        "times": (benchmark, None),
+        "wins": (benchmark + digits, lambda group: _wins_row(group, baselines)),
+        "raising": (digits + benchmark, _raising_row),
+        "gap": (digits + benchmark, _gap_row),
+        "range_study": (groups(records), lambda group: _study_row(group, "update_range", "δ")),
+        "step_study": (groups(records), lambda group: _study_row(group, "step", "α")),
+    }
+    for name, (found, special) in plan.items():
+        columns, rows = (*_columns(name), *more.get(name, ())), []
+        for group in found:
+            own = {} if special is None else special(group)
+            if own is not None:
+                row = group.names() | own
+                means = (column.name for column in columns if column.name not in row)
+                rows.append(row | {mean: group.cell(mean) for mean in means})
+        yield make_table(name, rows, more.get(name, ()), notes if name == "recall" else ())
+
+
+# Tables 1 and 5: the parameter, the paper's value for digits and for the benchmark, and the value of a record.
+_SETTINGS: tuple[tuple[str, str, str, Callable[[Record], Any]], ...] = (
+    ("Image resolution", "8×8", "8×8", lambda record: "×".join(map(str, record.sample_images.shape[1:]))),
+    ("Test images", "540", "500", lambda record: int(record.confusion.sum())),
+    ("Classes", "10", "10", lambda record: len(record.confusion)),
+    ("Random seeds", "not said", "42, 43, 44, 45, 46", lambda record: record.run.seed),
+    ("Bits", "5, 10, 15, 20", "5, 10, 15, 20", lambda record: record.run.bits),
+    ("Iterations", "1000", "1000", lambda record: record.iterations),
+    ("Sweeps", "1000", "100", lambda record: record.run.num_sweeps or 100),
+)
+
+
+def settings_table(records: Sequence[Record]) -> Table:
+    """The paper's settings, and those in the records of QUBO runs."""
+    presets, rows = presets_of(records), []
+    for is_digits, study in ((True, "Digits"), (False, "Benchmark")):
+        found = [group for group in main_groups(records, digits=is_digits) if group.spec.method == "qubo"]
+        for parameter, digits, benchmark, read in _SETTINGS if found else ():
+            words = {"study": study, "parameter": parameter, "paper": digits if is_digits else benchmark}
+            for preset in presets:
+                own = (record for group in found if group.spec.preset == preset for record in group.records)
+                seen = sorted({read(record) for record in own})
+                # Runs that stop by themselves have many numbers of iterations: the ends alone.
+                words[preset] = f"{seen[0]} to {seen[-1]}" if len(seen) > 6 else ", ".join(map(str, seen)) or "–"
+            rows.append({name: text_cell(word) for name, word in words.items()})
+    return make_table("settings", rows, [Column(preset, preset) for preset in presets])
+
+
+def size_tables() -> tuple[Table, Table]:
+    """Variables and couplings of one class's problem by bits, and what the discussion says of them on hardware."""
+    paper = {int(row["bits"]): row for row in paper_table("qubo_size")}
+    sizes, hardware = [], []
     for bits in sorted({*BITS, *OUR_BITS}):
         n = N_PARAMETERS * bits
-        couplings = n * (n - 1) // 2
-        fits = [n <= PEGASUS_QUBITS, couplings <= PEGASUS_COUPLERS, *(n <= size for size in LARGEST_CLIQUES.values())]
-        answers = (text_cell("yes" if fit else "no") for fit in fits)
-        claim = text_cell(PAPER_HARDWARE_CLAIMS.get(bits, "–"))
-        rows.append((count_cell(bits), count_cell(n), count_cell(couplings), *answers, claim))
-    columns = (
-        Column("bits", "Bits K", True),
-        Column("variables", "Variables", True),
-        Column("couplings", "Couplings", True),
-        Column("within_qubits", f"Within {PEGASUS_QUBITS:,} qubits"),
-        Column("within_couplers", f"Within {PEGASUS_COUPLERS:,} couplers"),
-        *(
-            Column(f"clique_{name.split()[1].lower()}", f"Embeds as a clique in {name} (≤ {size})")
-            for name, size in LARGEST_CLIQUES.items()
-        ),
-        Column("paper_claim", "What the paper says"),
-    )
-    caption = (
-        "Counting couplers is not embedding. The problems are dense, so each needs a clique of its size, and the "
-        "largest clique of an ideal Pegasus P16 has 180 variables, of Zephyr Z12 184: 10 bits at d = 18 (190 "
-        "variables) already do not embed, and neither do the 15 bits the paper calls the most practical."
-    )
-    return Table("hardware", "Hardware", caption, columns, tuple(rows))
+        counts = {"bits": bits, "variables": n, "couplings": n * (n - 1) // 2}
+        theirs = {"variables": "logical_variables", "couplings": "quadratic_terms"} if bits in paper else {}
+        papers = {name: int(paper[bits][column]) for name, column in theirs.items()}
+        sizes.append({name: count_cell(count, papers.get(name)) for name, count in counts.items()})
+        fits = {"within_qubits": n <= PEGASUS_QUBITS, "within_couplers": counts["couplings"] <= PEGASUS_COUPLERS}
+        fits |= {f"clique_{chip.lower()}": n <= size for chip, size in LARGEST_CLIQUES.items()}
+        words = {name: "yes" if fit else "no" for name, fit in fits.items()}
+        words["paper_claim"] = PAPER_HARDWARE_CLAIMS.get(bits, "–")
+        row = {name: count_cell(count) for name, count in counts.items()}
+        hardware.append(row | {name: text_cell(word) for name, word in words.items()})
+    return make_table("sizes", sizes), make_table("hardware", hardware)
 
 
-def failures_table(records: Sequence[Record]) -> Table:
-    """Runs that ended with an error."""
-    failed = [record for record in records if record.error is not None]
-    rows = tuple((text_cell(record.run.id), text_cell(str(record.error))) for record in failed)
-    columns = (Column("run", "Run"), Column("error", "Error"))
-    return Table("failures", "Failed runs", "Runs that ended with an error; they are in no other table.", columns, rows)
+def filters_table(records: Sequence[Record]) -> Table:
+    """Test accuracy, loss and time of one network: filters frozen, trained by QUBOs, trained by Adam."""
+    rows: dict[str, dict[str, Cell]] = {}
+    found = groups(records, networks=True)
+    for group in found:
+        seeds = min(len(other.records) for other in found if other.spec.dataset == group.spec.dataset)
+        method, row = group.spec.method, rows.setdefault(group.spec.dataset, group.names())
+        row |= {
+            "runs": count_cell(seeds),
+            f"{method}_test_percent": group.cell("test_accuracy_percent"),
+            f"{method}_loss": group.cell("loss"),
+            f"{method}_seconds": group.cell("seconds"),
+        }
+    return make_table("filters", rows.values())
 
 
-# The runs that a table is made of; what it lacks of those that were asked for is said below it.
+# The runs that a table is made of: a note below the table says how many of those that were asked for are missing.
 _PLANS: dict[str, Callable[[str], list[RunSpec]]] = {
     "digits": lambda preset: [s for s in digits_runs(preset) if s.update_range is None and s.step is None],
     "range_study": lambda preset: [s for s in digits_runs(preset) if s.update_range is not None],
@@ -93,32 +528,93 @@ _PLANS: dict[str, Callable[[str], list[RunSpec]]] = {
 
 
 def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> list[Table]:
-    """Every table of the report, in the paper's order; a table without rows is left out.
+    """Every table of the report, in the order of `tables.toml`; a table without rows is left out.
 
     `asked` are the runs that should be there, as far as that is known.
     """
-    builders = (
-        claims_table,
-        settings_table,
-        sizes_table,
-        digits_table,
-        predictions_table,
-        benchmark_table,
-        recall_table,
-        times_table,
-        wins_table,
-        raising_table,
-        gap_table,
-        range_table,
-        step_table,
-        filters_table,
-        hardware_table,
-        failures_table,
-    )
-    return [_with_coverage(table, records, asked) for build in builders if (table := build(records)).rows]
+    from annealfit.studies.report.claims import claims_table  # which is made of the groups of this module
+
+    errors = [(record.run.id, record.error) for record in records if record.error is not None]
+    failures = make_table("failures", [{"run": text_cell(run), "error": text_cell(error)} for run, error in errors])
+    made = (claims_table(records), settings_table(records), filters_table(records), failures)
+    tables = {table.name: table for table in (*made, *size_tables(), *_group_tables(records)) if table.rows}
+    ordered = (tables[name] for name in _layouts() if name in tables)
+    return [replace(table, notes=(*_coverage(table, records, asked), *table.notes)) for table in ordered]
 
 
-def _with_coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec]) -> Table:
-    if table.name not in _PLANS:
-        return table
-    return replace(table, notes=(*coverage(records, asked, _PLANS[table.name]), *table.notes))
+def _coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec]) -> list[str]:
+    """What a table lacks of the runs that were asked for, preset by preset."""
+    done = {record.run for record in records if record.error is None}
+    failed = {record.run for record in records if record.error is not None}
+    notes = []
+    for preset in RUN_PRESETS if table.name in _PLANS else ():
+        planned = {spec for spec in _PLANS[table.name](preset) if spec in asked or spec in done or spec in failed}
+        lost, broken = planned - done - failed, planned & failed
+        if lost or broken:
+            notes.append(f"{preset}: of {len(planned)} runs, {len(lost)} are missing and {len(broken)} failed.")
+    return notes
+
+
+def to_values(table: Table) -> list[dict[str, Any]]:
+    """The rows as plain data at full precision; None where there is no number.
+
+    After a compared column come its spread, the paper's number and the difference.
+    """
+    rows = []
+    for row in table.rows:
+        values: dict[str, Any] = {}
+        for column, cell in zip(table.columns, row, strict=True):
+            values[column.name] = cell.value if column.numeric else cell.text
+            if column.compared:
+                numbers = {"std": cell.spread, "paper": cell.paper, "difference": cell.difference}
+                values |= {f"{column.name}_{part}": number for part, number in numbers.items()}
+        finite = ((name, None if isinstance(v, float) and not math.isfinite(v) else v) for name, v in values.items())
+        rows.append(dict(finite))
+    return rows
+
+
+def to_csv(table: Table) -> str:
+    """The rows of `to_values` as CSV."""
+    text, rows = io.StringIO(), to_values(table)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(rows[0] if rows else [column.name for column in table.columns])
+    formulas = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run text that starts like one
+    for row in rows:
+        writer.writerow(f"'{v}" if isinstance(v, str) and v.startswith(formulas) else v for v in row.values())
+    return text.getvalue()
+
+
+_LATEX = str.maketrans({
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\textquotedbl{}", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$", "−": "$-$",
+    "≤": r"$\le$", "δ": r"$\delta$", "α": r"$\alpha$", "λ": r"$\lambda$", "✓": "(T)", "✗": "(F)", "–": "--",
+    "·": r"$\cdot$", "→": r"$\to$",
+})  # fmt: skip
+
+
+def escape_latex(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    >>> print(escape_latex("50 % of a_b"))
+    50 \% of a\_b
+    """
+    return " ".join(text.split()).translate(_LATEX)
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs table; the paper's number stands in brackets after ours."""
+    compared = any(column.compared for column in table.columns)
+    caption = f"{table.title}. {table.caption}" + (" The paper's number is in brackets." if compared else "")
+    alignment = "".join("r" if column.numeric else "l" for column in table.columns)
+    lines = ["% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}", r"\begin{table}", r"\centering"]
+    lines += [rf"\caption{{{escape_latex(caption)}}}", rf"\label{{tab:{table.name}}}"]
+    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
+    lines += [" & ".join(escape_latex(column.title) for column in table.columns) + r" \\", r"\midrule"]
+    for row in table.rows:
+        cells = [escape_latex(cell.text + (f" [{cell.paper_text}]" if cell.paper_text else "")) for cell in row]
+        # A row that begins with a bracket would be read as an argument of the line break before it.
+        lines.append("{}" * cells[0].startswith("[") + " & ".join(cells) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [f"\\par {escape_latex(note)}" for note in table.notes] + [r"\end{table}"]
+    return "\n".join(lines) + "\n"

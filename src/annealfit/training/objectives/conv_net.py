@@ -1,13 +1,17 @@
-"""A convolution network: its head and the filters of its layers, trained in turn.
+"""The loss of a convolution network, as an objective of its head or of the filters of one layer.
 
-`f = mean_n a_n ℓ(Wᵀφ(x_n), y_n) + ½λ(‖W‖² + Σ‖filters‖²)`, where `φ` are the features of an image. The biases are not
-regularised, nor are layers that are not trained. The filters are: a network whose filters are twice as large and whose
-head is half as large computes the same, so a penalty on the head alone would be no penalty.
+`f = mean_n a_n ℓ(Wᵀφ(x_n), y_n) + ½λ(‖W‖² + Σ‖filters‖²)`, where φ are the features of an image. Biases are not
+regularised, nor are layers that are not trained. Filters are: doubling the filters and halving the head changes no
+output, so a penalty on the head alone would be no penalty.
+
+With the winners of pooling and the signs of ReLU fixed, the outputs `z_n` of an image are linear in the filters of a
+layer, with the Jacobian `J_n`. The gradient is `mean_n a_n J_nᵀ(π_n − y_n)`, exact where no winner changes. The
+curvature is Gauss-Newton, `mean_n a_n J_nᵀ(diag π_n − π_nπ_nᵀ)J_n`. It is no bound: the true loss decides about steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,20 +20,19 @@ from numpy.typing import NDArray
 
 from annealfit._support.arrays import Array
 from annealfit._support.randomness import child_seed
+from annealfit._support.threads import in_order
 from annealfit.data.convolution import Images, Network, NetworkRows
-from annealfit.data.rows import Chunk
-from annealfit.training.objectives.base import OneTurn
-from annealfit.training.objectives.conv_layer import ConvLayer
-from annealfit.training.objectives.linear_head import HeadPoint, HeadSpan, LinearHead, OutputUpdate
+from annealfit.problems.curvature import Curvature
+from annealfit.training.objectives.linear_head import HeadPoint, LinearHead
 from annealfit.training.objectives.links import Link, link_of
 
 HEAD = "head"
-# The path of the rows of a curvature below a training's seed; 0 to 2 are those of weights, anneals and validation.
-_CURVATURE_ROWS = 3
+_CURVATURE_ROWS = 3  # path below the seed of a training; 0 to 2 are initial weights, anneals and validation
+_IMAGES_AT_ONCE = 128  # per thread
 
 
 def layer_name(layer: int) -> str:
-    """The name of a convolution layer, counted from 0 here and from 1 by people.
+    """Return the name of a convolution layer, counted from 0.
 
     >>> layer_name(0)
     'conv1'
@@ -38,11 +41,10 @@ def layer_name(layer: int) -> str:
 
 
 class ConvNet:
-    """The loss of a network on images, as an objective whose parts, the layers, are trained in turn.
+    """The loss of a network on images. Weights are a mapping from "head", "conv1", "conv2", … to arrays.
 
-    The parts are `head`, `conv1`, `conv2` and so on. A round is `head_turns` turns of the head, and one of each trained
-    layer, the last layer first. The curvature of filters is taken from `curvature_rows` images that are drawn for each
-    turn; None takes all. Loss and gradient are those of all images.
+    `filters` are the weights (F, D) of every layer; those of layers that are not `trained` are fixed. The curvature of
+    filters is computed from `curvature_rows` images drawn for each iteration; None uses all.
     """
 
     def __init__(
@@ -53,172 +55,246 @@ class ConvNet:
         trained: Sequence[int],
         regularization: float,
         *,
-        head_turns: int = 1,
         curvature_rows: int | None = None,
         seed: int = 0,
     ) -> None:
-        """`filters` are the weights (F, D) of every layer: those of layers that are not `trained` stay."""
         self.images, self.network, self.filters = images, network, tuple(filters)
         self.trained, self.regularization = tuple(sorted(trained)), float(regularization)
         self.curvature_rows, self.seed = curvature_rows, seed
-        self._round = [*[HEAD] * head_turns, *(layer_name(layer) for layer in reversed(self.trained))]
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The trained layers in their order, and the head."""
+        """Names of the trained layers in their order, and of the head."""
         return (*(layer_name(layer) for layer in self.trained), HEAD)
 
     @property
     def multiplications(self) -> float:
-        """Of one pass of all images through the network."""
+        """Multiplications of a forward pass of all images."""
         return len(self.images) * self.network.multiplications
-
-    def turn(self, iteration: int) -> str:
-        """Round after round."""
-        return self._round[iteration % len(self._round)]
-
-    def columns(self, iteration: int) -> dict[str, Any]:
-        """The round, and the layer whose turn it was."""
-        return {"round": iteration // len(self._round) + 1, "layer": self.turn(iteration)}
-
-    def at(self, part: str, weights: Mapping[str, Array], cached_outputs: Any = None) -> Any:
-        """The network with these weights: a point of its head, or of one of its layers."""
-        return self.turned(self.head(self.filters_of(weights)).point(weights[HEAD]), part, 0)
-
-    def filters_of(self, weights: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The filters of every layer, trained or not."""
-        return tuple(weights.get(layer_name(layer), own) for layer, own in enumerate(self.filters))
 
     @cached_property
     def link(self) -> Link:
-        """What makes a loss of the head's outputs."""
+        """The link of the head."""
         return link_of(self.images.n_classes)
 
-    def first_head(self) -> NetworkHead:
-        """The head on the features of the filters that there were at first."""
-        return self.head(self.filters)
+    def filters_of(self, weights: Mapping[str, Array]) -> tuple[Array, ...]:
+        """Return the filters of every layer, trained or not."""
+        return tuple(weights.get(layer_name(layer), own) for layer, own in enumerate(self.filters))
 
     def first_weights(self, head: Array) -> dict[str, Array]:
-        """The weights of all parts at first, from those of the head."""
+        """Return the initial weights of all trained layers, with those of the head."""
         return {**{layer_name(layer): self.filters[layer] for layer in self.trained}, HEAD: head}
 
     def head(self, filters: Sequence[Array]) -> NetworkHead:
-        """The head on the features that these filters make."""
+        """Return the head on the features of these filters."""
         return NetworkHead(self, filters)
 
-    def turned(self, point: Any, part: str, iteration: int) -> Any:
-        """The same weights as a point of the head, or of a layer, whose curvature rows are drawn for the iteration."""
-        at_head: NetworkHeadPoint = point.head_point
-        if part == HEAD:
-            return at_head
-        layer = next(layer for layer in self.trained if layer_name(layer) == part)
-        return ConvLayer(self, layer, at_head, self._curvature_positions(iteration)).point(at_head)
+    def at(self, weights: Mapping[str, Array]) -> NetworkHeadPoint:
+        """Return the network at these weights."""
+        return self.head(self.filters_of(weights)).at(weights[HEAD])
 
-    def objective(self, point: Any) -> Any:
-        """The head with its features, or the layer with everything else."""
-        return point.objective
-
-    def earlier(self, part: str, previous: Any, point: Any) -> Any:
-        """Its weights are all that a span looks at."""
-        return previous
-
-    def _curvature_positions(self, iteration: int) -> NDArray[np.intp]:
+    def layer(self, name: str, point: NetworkHeadPoint, iteration: int) -> ConvLayer:
+        """Return the filters of a layer as an objective, the other weights fixed at a point."""
+        layer = next(layer for layer in self.trained if layer_name(layer) == name)
         count = len(self.images)
-        if self.curvature_rows is None or self.curvature_rows >= count:
-            return np.arange(count)
-        generator = np.random.default_rng(child_seed(self.seed, _CURVATURE_ROWS, iteration))
-        return np.sort(generator.choice(count, self.curvature_rows, replace=False))
-
-
-class FrozenNet(OneTurn):
-    """A network of which only the head is trained, on features that were worked out once."""
-
-    parts = (HEAD,)
-
-    def __init__(self, head: LinearHead) -> None:
-        super().__init__(head)
-        self._head = head
-
-    def turn(self, iteration: int) -> str:
-        """The head's."""
-        return HEAD
-
-    def columns(self, iteration: int) -> dict[str, Any]:
-        """As a network says it."""
-        return {"round": iteration + 1, "layer": HEAD}
-
-    def first_head(self) -> LinearHead:
-        """The head."""
-        return self._head
-
-    def first_weights(self, head: Array) -> dict[str, Array]:
-        """Those of the head."""
-        return {HEAD: head}
+        positions = np.arange(count)
+        if self.curvature_rows is not None and self.curvature_rows < count:
+            generator = np.random.default_rng(child_seed(self.seed, _CURVATURE_ROWS, iteration))
+            positions = np.sort(generator.choice(count, self.curvature_rows, replace=False))
+        return ConvLayer(self, layer, point, positions)
 
 
 class NetworkHead(LinearHead):
-    """The head of a network with given filters. What its filters cost is part of its loss."""
+    """The head of a network with given filters; its loss includes the penalty of the trained filters."""
 
     def __init__(self, net: ConvNet, filters: Sequence[Array]) -> None:
         super().__init__(NetworkRows(net.images, net.network, filters), net.regularization)
         self.net, self.filters = net, tuple(filters)
+        squares = (float((self.filters[layer][:, :-1] ** 2).sum()) for layer in net.trained)
+        self._filter_penalty = 0.5 * self.regularization * sum(squares)
 
-    @cached_property
-    def filter_penalty(self) -> float:
-        """`½λΣ‖filters‖²` of the layers that are trained."""
-        squares = (float((self.filters[layer][:, :-1] ** 2).sum()) for layer in self.net.trained)
-        return 0.5 * self.regularization * sum(squares)
+    def penalty(self, weights: Array) -> float:
+        """Return `½λ(‖W‖² + Σ‖filters‖²)`."""
+        return super().penalty(weights) + self._filter_penalty
 
-    def point(self, weights: Array, arrive: OutputUpdate | None = None) -> NetworkHeadPoint:
-        """The network with these weights of the head; outputs are always worked out anew.
-
-        In single precision those known from the way here would differ too much from what a layer's turn sees.
-        """
+    def at(self, weights: Array) -> NetworkHeadPoint:
+        """Return the network with these weights of the head."""
         return NetworkHeadPoint(self, weights)
 
 
 class NetworkHeadPoint(HeadPoint):
-    """The head of a network at some weights."""
+    """The head of a network at some weights. Other filters may always do better, so there is no certificate."""
 
     head: NetworkHead
 
-    def __init__(self, head: NetworkHead, weights: Array) -> None:
-        super().__init__(head, weights)
-        self.penalty += head.filter_penalty
-        self.loss = self.cross_entropy + self.penalty
-
-    @property
-    def head_point(self) -> NetworkHeadPoint:
-        """The point itself; a layer's point has one too."""
-        return self
-
-    @property
-    def objective(self) -> NetworkHead:
-        """The head on the features that there are."""
-        return self.head
-
-    def span(self, updates: Array, previous: Any = None) -> HeadSpan:
-        """As a head's; the step before may have been on other features."""
-        return NetworkHeadSpan(self, updates.reshape(self.head.n_outputs, -1), previous)
-
     def is_within(self, gap: float) -> bool:
-        """Never: other filters may always do better, and nothing is known about them."""
+        """Return False."""
         return False
 
-    def is_proven_within(self, gap: float) -> bool:
-        """Never, as above."""
+    def is_refined_within(self, gap: float) -> bool:
+        """Return False."""
         return False
 
     def lower_bound(self) -> float:
-        """None is known."""
+        """Return −∞."""
         return -np.inf
 
 
-class NetworkHeadSpan(HeadSpan):
-    """Heads around a point, on the features that there are now."""
+class ConvLayer:
+    """The filters of one layer as an objective: a block of `k²·channels + 1` parameters per filter, the bias last."""
 
-    def changes(self, chunk: Chunk) -> Array:
-        """A product for each direction."""
-        if chunk not in self._changes:
-            self._changes[chunk] = np.stack([chunk.project(direction.T) for direction in self.directions])
-        return self._changes[chunk]
+    def __init__(self, net: ConvNet, layer: int, start: NetworkHeadPoint, positions: NDArray[np.intp]) -> None:
+        """The other weights are those of `start`; the curvature is that of the images at `positions`."""
+        self.net, self.layer, self.positions = net, layer, positions
+        self.head_weights, self._others = start.weights, start.head.filters
+        shape = net.network.layers[layer]
+        self.n_blocks, self.n_parameters = shape.filters, shape.n_parameters
+
+    @property
+    def multiplications(self) -> float:
+        """Multiplications of a forward pass of all images."""
+        return self.net.multiplications
+
+    @cached_property
+    def ridge(self) -> Array:
+        """Diagonal of `Λ = λ·diag(1, …, 1, 0)`, (D,)."""
+        diagonal = np.full(self.n_parameters, self.net.regularization)
+        diagonal[-1] = 0.0
+        return diagonal
+
+    def at(self, weights: Array) -> LayerPoint:
+        """Return the network with these filters (F, D) in the layer."""
+        filters = (*self._others[: self.layer], weights, *self._others[self.layer + 1 :])
+        return LayerPoint(self, self.net.head(filters).at(self.head_weights))
+
+
+class LayerPoint:
+    """A network at some weights, as a point of the filters of one layer."""
+
+    def __init__(self, layer: ConvLayer, head_point: NetworkHeadPoint) -> None:
+        self.layer, self.head_point = layer, head_point
+        self.filters = head_point.head.filters
+        self.weights = self.filters[layer.layer]
+        self.loss = head_point.loss
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures of the network."""
+        return self.head_point.figures()
+
+    @cached_property
+    def gradients(self) -> Array:
+        """Gradient of the loss, filter by filter (F, D)."""
+        head, head_weights, now = self.head_point.head, self.layer.head_weights, self.head_point.outputs
+
+        def term(chunk: Any) -> tuple[Array]:
+            """Σ_n a_n J_nᵀ(π_n − y_n)."""
+            residuals = head.link.residuals(now(chunk)[1], chunk.labels)
+            cotangents = chunk.weighted(residuals).T @ head_weights[:-1].T
+            total = np.zeros(self.weights.shape)
+            images = head.net.images.take(chunk.positions)
+            for found in self._jacobians(images, lambda features, batch: cotangents[batch, None]):
+                total += found.sum(axis=(0, 1), dtype=np.float64)
+            return (total,)
+
+        return head.rows.mean(term)[0] + self.weights * self.layer.ridge
+
+    def filter_grams(self) -> Array:
+        """Return each filter's block of the Gauss-Newton curvature, without the penalty (F, D, D)."""
+
+        def term(roots: NDArray[Any]) -> Array:
+            by_filter = np.ascontiguousarray(roots.reshape(-1, *roots.shape[2:]).transpose(1, 0, 2))
+            return (by_filter.transpose(0, 2, 1) @ by_filter).astype(np.float64)
+
+        return _symmetric(self._mean_over_roots(term))
+
+    def joint_gram(self) -> Array:
+        """Return the Gauss-Newton curvature of all filters, without the penalty (F·D, F·D)."""
+
+        def term(roots: NDArray[Any]) -> Array:
+            flat = roots.reshape(roots.shape[0] * roots.shape[1], -1)
+            return (flat.T @ flat).astype(np.float64)
+
+        return _symmetric(self._mean_over_roots(term))
+
+    def step_from(self, previous: Array) -> Array:
+        """Return the step from previous filters."""
+        return self.weights - previous
+
+    def curvature_along(self, directions: Array, previous: Array | None = None) -> Array:
+        """Return second derivatives (m·F, m·F) of the linearised network in multiples of directions (m, F, D)."""
+        count, filters, _ = directions.shape
+        by_filter = directions.transpose(1, 2, 0)
+
+        def term(roots: NDArray[Any]) -> Array:
+            flat = roots.reshape(-1, *roots.shape[2:]).transpose(1, 0, 2)
+            changes = (flat @ by_filter.astype(roots.dtype)).transpose(2, 0, 1).reshape(count * filters, -1)
+            return (changes @ changes.T).astype(np.float64)
+
+        found = self._mean_over_roots(term)
+        penalty = np.einsum("afj,bfj,j->fab", directions, directions, self.layer.ridge, optimize=True)
+        own = np.arange(filters)
+        found.reshape(count, filters, count, filters)[:, own, :, own] += penalty
+        return found
+
+    def moved(self, updates: Array, *, remove_class_mean: bool = False) -> LayerPoint:
+        """Return the network after updates of the filters; there is no class mean to remove."""
+        return self.layer.at(self.weights + updates.reshape(self.weights.shape))
+
+    def is_within(self, gap: float) -> bool:
+        """Return False: the loss is not convex in filters."""
+        return False
+
+    def lower_bound(self) -> float:
+        """Return −∞."""
+        return -np.inf
+
+    def _mean_over_roots(self, term: Callable[[NDArray[Any]], Array]) -> Array:
+        """Return the weighted mean of a term of `R_nJ_n` (n, outputs, F, D) over the curvature's images."""
+        positions, weights = self.layer.positions, self.layer.net.images.weights
+        total_weight = float(len(positions)) if weights is None else float(weights[positions].sum())
+        groups = [positions[first : first + _IMAGES_AT_ONCE] for first in range(0, len(positions), _IMAGES_AT_ONCE)]
+
+        def of_group(group: NDArray[np.intp]) -> Array:
+            return sum(map(term, self._roots(group)), np.zeros(()))
+
+        return sum(in_order(of_group, groups), np.zeros(())) / total_weight
+
+    def _roots(self, positions: NDArray[np.intp]) -> Iterator[NDArray[Any]]:
+        """Yield `√a_n·R_nJ_n` of some images in batches, with `RᵀR` the Hessian of an image's loss in its outputs."""
+        images, head_weights = self.layer.net.images, self.layer.head_weights
+        link = self.head_point.head.link
+
+        def cotangents(features: NDArray[Any], batch: slice) -> Array:
+            outputs = (features @ head_weights[:-1] + head_weights[-1]).astype(np.float64, copy=False)
+            own = positions[batch]
+            roots = link.roots(link.evaluate(outputs.T, images.labels[own])[0])
+            if images.weights is not None:
+                roots = roots * np.sqrt(images.weights[own])[:, None, None]
+            return roots @ head_weights[:-1].T
+
+        return self._jacobians(images.take(positions), cotangents)
+
+    def _jacobians(
+        self, images: NDArray[Any], cotangents: Callable[[NDArray[Any], slice], Array]
+    ) -> Iterator[NDArray[Any]]:
+        return self.layer.net.network.jacobians(images, self.filters, self.layer.layer, cotangents)
+
+
+def _symmetric(matrices: Array) -> Array:
+    """Remove the asymmetry of products in single precision."""
+    return (matrices + np.swapaxes(matrices, -1, -2)) / 2
+
+
+def by_filter(layer: ConvLayer) -> Callable[[LayerPoint], list[Curvature]]:
+    """Gauss-Newton with one problem per filter; couplings between filters are left to the acceptance rule."""
+    penalty = np.diag(layer.ridge)
+    return lambda point: [Curvature(matrix + penalty) for matrix in point.filter_grams()]
+
+
+def all_filters(layer: ConvLayer) -> Callable[[LayerPoint], list[Curvature]]:
+    """Gauss-Newton with one problem over all filters of the layer."""
+    penalty = np.diag(np.tile(layer.ridge, layer.n_blocks))
+    return lambda point: [Curvature(point.joint_gram() + penalty)]
+
+
+FILTER_CURVATURES = {"by_filter": by_filter, "joint": all_filters}

@@ -1,41 +1,37 @@
-"""The classifier head: the regularised cross-entropy of a linear model, which is convex."""
+"""The classifier head: the regularised cross-entropy of a linear model, a convex objective."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
 from functools import cached_property
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.arrays import Array, SideBySide
+from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.threads import blas_threads, free_memory, threads_for_large_product
-from annealfit.data.rows import Chunk, Rows, rows_of
-from annealfit.training.objectives.base import Span, group_starts
-from annealfit.training.objectives.certificate import loss_lower_bound
-from annealfit.training.objectives.head_span import HeadSpan
-from annealfit.training.objectives.links import Evaluation, link_of
-from annealfit.training.objectives.witness import refined_lower_bound
+from annealfit.data.rows import Chunk, Rows, rows_of, thinning
+from annealfit.training.objectives.certificate import loss_lower_bound, refined_lower_bound
+from annealfit.training.objectives.links import Link, group_starts, link_of
 
-_ROWS_FOR_BENDS = 2**20  # of rows that pass by: a line search tells a step's length, not whether it is taken
-# The outputs (outputs, n) of a chunk's rows, and what the link says of them; None for a chunk that is not known.
-OutputUpdate = Callable[[Chunk], tuple[Array, Evaluation] | None]
-_MATRICES = 4  # Gram matrix, curvature, its inverse, and what is worked out on the way
+LINE_SEARCH_ROWS = 2**20  # beyond twice as many rows, the length of a step is computed from a part of them
+_MATRICES = 4  # of size D×D: Gram matrix, curvature, its factor, and a temporary
 
 
 class LinearHead:
-    """`f(W) = Σ_n a_n ℓ(Wᵀx_n, y_n) / Σ_n a_n + ½λ‖w‖²`: rows, a link that makes a loss of outputs, and a penalty.
+    """`f(W) = Σ_n a_n ℓ(Wᵀx_n, y_n) / Σ_n a_n + ½λ‖w‖²` for rows (x_n, y_n, a_n), a link ℓ and a penalty λ.
 
     A block of parameters is the D = d + 1 weights of one output, the bias last; the bias is not regularised. Two
-    classes have one output, more have one each.
+    classes have one output, more classes one each.
     """
 
-    def __init__(self, rows: Rows, regularization: float) -> None:
+    def __init__(self, rows: Rows, regularization: float, *, compiled: bool = True) -> None:
+        """`compiled=False` evaluates the link in NumPy, bit for bit as in `annealfit.paper`."""
         self.rows, self.regularization = rows, float(regularization)
-        self.link = link_of(rows.n_classes)
+        self.link = link_of(rows.n_classes, compiled=compiled)
+        self._recent: deque[Outputs] = deque(maxlen=3)
 
     @classmethod
     def of_arrays(
@@ -45,41 +41,38 @@ class LinearHead:
         n_classes: int,
         regularization: float,
         weights: Array | None = None,
+        *,
+        arithmetic: str = "auto",
     ) -> LinearHead:
-        """The head of features (N, d), in memory or not, labels (N,) below `n_classes`, and perhaps weights (N,)."""
-        return cls(rows_of(features, labels, n_classes, weights), regularization)
+        """Return the head of features (N, d), labels (N,) below `n_classes` and optional weights (N,)."""
+        rows = rows_of(features, labels, n_classes, weights, arithmetic=arithmetic)
+        return cls(rows, regularization, compiled=arithmetic != "numpy")
 
     @property
     def n_parameters(self) -> int:
-        """Parameters of one output, `D`."""
+        """Parameters of one output, D."""
         return self.rows.n_parameters
 
     @property
     def n_outputs(self) -> int:
-        """Outputs, each a block of parameters."""
+        """Number of outputs."""
         return self.link.n_outputs
 
     @property
     def multiplications(self) -> float:
-        """Of the product of all rows with the weights."""
+        """Multiplications of the product of all rows with the weights."""
         return float(self.rows.entries * self.n_outputs)
 
     @cached_property
-    def gram(self) -> Array:
-        """`G = Σ_n a_n x_n x_nᵀ / Σ_n a_n`, shape (D, D): the paper's equation 3."""
-        self._check_memory()
-        with blas_threads(self.rows.entries * self.n_parameters):
-            return self.rows.mean(lambda chunk: (chunk.gram(chunk.weights),))[0]
-
-    @cached_property
     def ridge(self) -> Array:
-        """The diagonal of `Λ = λ·diag(1, …, 1, 0)`, shape (D,)."""
+        """Diagonal of `Λ = λ·diag(1, …, 1, 0)`, (D,)."""
         diagonal = np.full(self.n_parameters, self.regularization)
         diagonal[-1] = 0.0
         return diagonal
 
-    def _check_memory(self) -> None:
-        """Say it before the machine is driven into swap: features beyond counting make a curvature of their square."""
+    @cached_property
+    def gram(self) -> Array:
+        """`G = Σ_n a_n x_n x_nᵀ / Σ_n a_n`, (D, D): equation 3 of the paper."""
         needed, free = _MATRICES * 8 * self.n_parameters**2, free_memory()
         if free is not None and needed > free:
             raise InvalidInputError(
@@ -87,213 +80,220 @@ class LinearHead:
                 f"{_MATRICES} such matrices are needed; {free / 2**30:.1f} GiB are free: use fewer features "
                 "(TruncatedSVD, SelectKBest)"
             )
+        with blas_threads(self.rows.entries * self.n_parameters):
+            return self.rows.mean(lambda chunk: (chunk.gram(chunk.weights),))[0]
 
     @cached_property
     def bounding_curvature(self) -> Array:
-        """`½G + Λ`, for two classes `¼G + Λ`: the least multiple of the Gram matrix that bounds the curvature."""
-        steepest = float(np.linalg.eigvalsh(self.link.hessian_bound)[-1])
-        return steepest * self.gram + np.diag(self.ridge)
-
-    @cached_property
-    def _columns(self) -> tuple[float, Array]:
-        """How many rows there are; and the weighted means of features, their squares and their magnitudes, (3, d)."""
-        count, *sums = self.rows.sum(lambda chunk: (len(chunk.labels), *chunk.column_sums()))
-        return float(count), np.array(sums)[:, :-1] / self.rows.total_weight
+        """`½G + Λ`, for two classes `¼G + Λ`: the smallest multiple of G that bounds the curvature of the loss."""
+        return float(np.linalg.eigvalsh(self.link.hessian_bound)[-1]) * self.gram + np.diag(self.ridge)
 
     @property
     def feature_means(self) -> Array:
-        """The weighted mean of every feature, shape (d,)."""
-        return self._columns[1][0]
+        """Weighted means of the features (d,)."""
+        return self.rows.columns[1][0, :-1] / self.rows.total_weight
 
     @property
     def feature_squares(self) -> Array:
-        """The weighted mean of every feature's square, shape (d,)."""
-        return self._columns[1][1]
+        """Weighted means of the squares of the features (d,)."""
+        return self.rows.columns[1][1, :-1] / self.rows.total_weight
 
     @cached_property
     def extent(self) -> tuple[float, Array]:
-        """How many rows there are, and means (d,) of features' magnitudes: what rounding can do to sums over rows."""
-        return self._columns[0], self._columns[1][2]
+        """Number of rows and weighted means of the magnitudes of the features (d,), for bounds on rounding."""
+        count, sums = self.rows.columns
+        return count, sums[2, :-1] / self.rows.total_weight
 
     @property
     def feature_spread(self) -> float:
-        """The root mean square distance of a feature from its mean: a unit."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # rows of no weight, or of huge numbers
+        """Root mean square distance of a feature from its mean; 1 where it is lost to rounding."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # weightless rows, huge features
             means, squares = self.feature_means, self.feature_squares
             spread = float(np.sqrt(np.maximum(squares - means**2, 0.0).mean()))
             is_known = spread > 1e-6 * np.sqrt(squares.max(initial=0.0)) and np.isfinite(spread)
         return spread if is_known else 1.0
 
-    @cached_property
-    def rows_for_bends(self) -> Rows:
-        """Enough rows to tell how the loss bends; all of them, unless they pass by and are very many."""
-        return self.rows.thinned(_ROWS_FOR_BENDS)
+    def at(self, weights: Array) -> HeadPoint:
+        """Return the head at weights (D, outputs)."""
+        return HeadPoint(self, weights)
 
-    def at(self, weights: Array, cached_outputs: Array | SideBySide | None = None) -> HeadPoint:
-        """The head at weights (D, outputs), with the outputs (outputs, N) that a point cached_outputs."""
-        if cached_outputs is None:
-            return self.point(weights)
-        chunks, outputs = list(self.rows.chunks()), np.asarray(cached_outputs)
-        *ends, count = np.cumsum([len(chunk.labels) for chunk in chunks])
-        if outputs.shape != (self.n_outputs, count):
-            raise InvalidInputError(
-                f"what was cached_outputs has the shape {outputs.shape}; expected {(self.n_outputs, int(count))}"
-            )
-        of_chunks = map(np.ascontiguousarray, np.split(outputs, ends, axis=1))
-        known = dict(zip(chunks, of_chunks, strict=True))
-        nothing = np.zeros((0, self.n_outputs))
+    def evaluate(self, weights: Array, *, exact: bool = False) -> tuple[float, float]:
+        """Return cross-entropy and accuracy at weights (D, outputs), with `exact` in double precision."""
+        link = self.link
 
-        def arrive(chunk: Chunk) -> tuple[Array, Evaluation] | None:  # as the point did, to the last bit
-            if chunk not in known:
-                return None
-            changes = np.zeros((0, *known[chunk].shape))
-            return self.link.move(known[chunk], nothing, changes, chunk.labels, balance=False)
+        def term(chunk: Chunk) -> tuple[float, float]:
+            outputs = chunk.exact_project(weights) if exact else chunk.project(weights)
+            _, losses, right = link.evaluate(outputs, chunk.labels)
+            return chunk.weighted(losses).sum(), chunk.weighted(right).sum()
 
-        return self.point(weights, arrive)
+        cross_entropy, accuracy = self.rows.mean(term)
+        return float(cross_entropy), float(accuracy)
 
-    def point(self, weights: Array, arrive: OutputUpdate | None = None) -> HeadPoint:
-        """The head at weights (D, outputs), with what is known of the outputs from the way to these weights."""
-        if not self.rows.chunks_are_cached:
-            from annealfit.training.objectives.streaming import StreamedPoint  # which is a kind of HeadPoint
+    def outputs_at(self, weights: Array) -> Outputs:
+        """Return the outputs at weights, those of a recent point if the array is the same."""
+        for known in self._recent:
+            if known.weights is weights:
+                return known
+        return Outputs(self.link, weights, {} if self.rows.chunks_are_cached else None)
 
-            return StreamedPoint(self, weights)
-        return HeadPoint(self, weights, arrive)
+    def figures(self, weights: Array) -> dict[str, float]:
+        """Return loss, cross-entropy and accuracy at weights."""
+        cross_entropy, accuracy = self.evaluate(weights)
+        return {"loss": cross_entropy + self.penalty(weights), "cross_entropy": cross_entropy, "accuracy": accuracy}
 
-    def with_penalty(self, bends: Array, directions: Array) -> Array:
-        """Bends along directions (m, outputs, D), of outputs or of groups, with the penalty's; overwrites bends."""
-        from annealfit.training.objectives import _spans  # numba takes a moment to load
+    def penalty(self, weights: Array) -> float:
+        """Return `½λ‖w‖²`."""
+        return float(0.5 * (self.ridge @ weights**2).sum())
 
-        _spans.add_penalties(bends, directions, self.ridge, group_starts(self.n_outputs, self.link.groups))
-        return bends
+
+class Outputs:
+    """Outputs and probabilities of chunks at some weights. They are cached for rows that stay in memory.
+
+    The object can be sent to other processes: it refers to the link and the weights only.
+    """
+
+    def __init__(self, link: Link, weights: Array, cache: dict[Chunk, tuple[Array, Array]] | None) -> None:
+        self.link, self.weights, self._cache = link, weights, cache
+
+    def evaluate(self, chunk: Chunk) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Return probabilities, losses and which rows are right."""
+        outputs = chunk.project(self.weights)
+        found = self.link.evaluate(outputs, chunk.labels)
+        if self._cache is not None:
+            self._cache[chunk] = outputs, found[0]
+        return found
+
+    def __call__(self, chunk: Chunk) -> tuple[Array, Array]:
+        """Return outputs and probabilities (outputs, n)."""
+        if self._cache is not None and chunk in self._cache:
+            return self._cache[chunk]
+        outputs = chunk.project(self.weights)
+        return outputs, self.link.evaluate(outputs, chunk.labels)[0]
 
 
 class HeadPoint:
-    """A head at some weights. What was worked out for a chunk is kept as long as the chunk is.
+    """A head at weights (D, outputs): loss and gradient from one pass over the rows."""
 
-    The outputs of chunks that stay in memory may be known from the way to these weights, which saves a product.
-    """
-
-    def __init__(self, head: LinearHead, weights: Array, arrive: OutputUpdate | None = None) -> None:
-        self.head, self.weights = head, weights  # which the term below asks for
-        self._came_with_outputs = False
-        self._outputs: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
-        self._probabilities: WeakKeyDictionary[Chunk, Array] = WeakKeyDictionary()
-
-        def term(chunk: Chunk) -> tuple[float, float]:
-            arrived = None if arrive is None else arrive(chunk)
-            self._came_with_outputs |= arrived is not None
-            self._outputs[chunk], (probabilities, losses, right) = arrived or self._work_out(chunk)
-            self._probabilities[chunk] = probabilities
-            return chunk.weighted(losses).sum(), chunk.weighted(right).sum()
-
-        self._set(head, weights, *head.rows.mean(term))
-
-    def _set(self, head: LinearHead, weights: Array, cross_entropy: float, accuracy: float) -> None:
+    def __init__(self, head: LinearHead, weights: Array) -> None:
         self.head, self.weights = head, weights
-        self.cross_entropy, self.accuracy = float(cross_entropy), float(accuracy)
-        self.penalty = float(0.5 * (head.ridge @ weights**2).sum())
-        self.loss = self.cross_entropy + self.penalty
+        self.outputs = outputs = head.outputs_at(weights)
+        link = head.link
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_probabilities": WeakKeyDictionary(), "_outputs": WeakKeyDictionary()}
+        def term(chunk: Chunk) -> tuple[float, float, Array]:
+            """Σ_n a_n ℓ_n, Σ_n a_n [right], and Σ_n a_n (π_n − y_n) x_nᵀ."""
+            probabilities, losses, right = outputs.evaluate(chunk)
+            residuals = link.residuals(probabilities, chunk.labels)
+            slopes = chunk.moments(chunk.weighted(residuals))
+            return chunk.weighted(losses).sum(), chunk.weighted(right).sum(), slopes
+
+        losses, right, slopes = head.rows.sum(term)
+        total = head.rows.total_weight
+        head._recent.append(outputs)
+        self.cross_entropy, self.accuracy = float(losses / total), float(right / total)
+        self.penalty = head.penalty(weights)
+        self.loss = self.cross_entropy + self.penalty
+        self.gradients: Array = slopes / total + weights.T * head.ridge  # equation 16 of the paper, (outputs, D)
 
     def figures(self) -> dict[str, float]:
-        """The regularised loss, the cross-entropy alone, and the share of rows that are classified rightly."""
+        """Return the regularised loss, the cross-entropy alone, and the accuracy."""
         return {"loss": self.loss, "cross_entropy": self.cross_entropy, "accuracy": self.accuracy}
 
-    @cached_property
-    def gradients(self) -> Array:
-        """`g_c = Σ_n a_n (π_nc − y_nc) x_n / Σ_n a_n + Λw_c`, shape (outputs, D)."""
-        return self.head.rows.mean(self._slopes)[0] + self.weights.T * self.head.ridge
+    def step_from(self, previous: Array) -> Array:
+        """Return the step from previous weights (D, outputs) as blocks (outputs, D)."""
+        return (self.weights - previous).T
 
-    def span(self, updates: Array, previous: Any = None) -> Span:
-        """The head with multiples of an update, and of the step from a previous point, applied."""
-        return HeadSpan(self, updates.reshape(self.head.n_outputs, -1), previous)
+    def curvature_along(self, directions: Array, previous: Array | None = None) -> Array:
+        """Return the second derivatives of the loss in multiples of directions (m, outputs, D).
 
-    def cached_outputs(self) -> SideBySide | None:
-        """The outputs (outputs, N), where they came with the point."""
-        if not self._came_with_outputs:
-            return None
-        return SideBySide([self.outputs(chunk) for chunk in self.head.rows.chunks()])
+        Of more than 2^21 rows about 2^20 are used, groups of 64 at fixed positions: whether a step is taken is
+        decided by the loss of all rows.
+        """
+        head, link, now = self.head, self.head.link, self.outputs
+        before = None if previous is None else head.outputs_at(previous)
+        every = thinning(head.rows.columns[0], LINE_SEARCH_ROWS)
+
+        def term(chunk: Chunk) -> tuple[Array, float]:
+            """Σ_n a_n zᵀ(diag π_n − π_nπ_nᵀ)z' for the changes z of the outputs along the directions."""
+            part = chunk.thinned(every) if every > 1 else chunk
+            outputs, probabilities = now(part)
+            changes = np.empty((len(directions), *outputs.shape))
+            for index, direction in enumerate(directions):
+                if before is not None and index == 1:
+                    np.subtract(outputs, before(part)[0], out=changes[1])
+                else:
+                    changes[index] = part.project(direction.T)
+            return link.curvature_along(probabilities, changes, part.weights), part.total_weight
+
+        found, weight = head.rows.sum(term)
+        return self._with_penalty(found / weight, directions)
+
+    def _with_penalty(self, found: Array, directions: Array) -> Array:
+        """Add `Σ_j λ_j u_j u'_j` to the second derivatives of outputs or groups of outputs."""
+        groups, count = self.head.link.groups, len(directions)
+        by_output = directions.transpose(1, 0, 2)
+        penalties = (by_output * self.head.ridge) @ by_output.transpose(0, 2, 1)
+        if groups != len(penalties):
+            penalties = np.add.reduceat(penalties, group_starts(len(penalties), groups), axis=0)
+        own = np.arange(groups)
+        found.reshape(count, groups, count, groups)[:, own, :, own] += penalties
+        return found
+
+    def moved(self, updates: Array, *, remove_class_mean: bool = False) -> Self:
+        """Return the head after updates of its blocks (outputs, D).
+
+        Softmax is invariant to adding the same vector to every class, so the class mean of quantised updates is not
+        corrected by later steps, but it is penalised. `remove_class_mean` subtracts it if every class moves.
+        """
+        blocks = updates.reshape(self.head.n_outputs, -1)
+        weights = self.weights + blocks.T
+        if remove_class_mean and self.head.link.is_shift_invariant and blocks.any(axis=1).all():
+            weights -= weights.mean(axis=1, keepdims=True)
+        return type(self)(self.head, weights)
 
     def output_grams(self) -> Array:
-        """`Σ_n a_n π_nc(1 − π_nc) x_n x_nᵀ / Σ_n a_n`, shape (outputs, D, D): each output's block of the Hessian."""
-        with threads_for_large_product(self.head.rows.entries * self.head.n_parameters):
-            return self.head.rows.mean(self._output_grams)[0]
+        """Return `Σ_n a_n π_nc(1 − π_nc) x_n x_nᵀ / Σ_n a_n` (outputs, D, D): each output's block of the Hessian."""
+        now = self.outputs
 
-    def moved(self, updates: Array) -> HeadPoint:
-        """The head with updates of its blocks applied."""
-        return self.head.at(self.weights + updates.reshape(self.head.n_outputs, -1).T)
+        def term(chunk: Chunk) -> tuple[Array]:
+            probabilities = now(chunk)[1]
+            variances = chunk.weighted(probabilities * (1 - probabilities))
+            return (np.stack([chunk.gram(variance) for variance in variances]),)
+
+        with threads_for_large_product(self.head.rows.entries * self.head.n_parameters):
+            return self.head.rows.mean(term)[0]
+
+    def distribution(self, chunk: Chunk) -> Array:
+        """Return the probabilities of all classes (C, n) for a chunk."""
+        return self.head.link.distribution(self.outputs(chunk)[1])
+
+    @cached_property
+    def exact_loss(self) -> float:
+        """The loss in double precision, where outputs are in single."""
+        if not self.head.rows.is_single:
+            return self.loss
+        return self.head.evaluate(self.weights, exact=True)[0] + self.penalty
 
     def is_within(self, gap: float) -> bool:
         """Whether the loss is certified to be at most `gap` above the optimum."""
         if self.head.regularization <= 0:
             return False
-        # ‖∇f‖²/(2λ) bounds the distance where the biases are at their best. It is at hand, so it is asked first;
-        # the certificate, which needs another look at the data, has the last word.
+        # ‖∇f‖²/(2λ) bounds the gap where the biases are optimal. It costs nothing, so it is checked first; the
+        # certificate, which needs further passes, decides.
         estimate = float((self.gradients[:, :-1] ** 2).sum()) / (2 * self.head.regularization)
-        return estimate <= gap and self.exact.loss - self.exact.lower_bound() <= gap
+        return estimate <= gap and self.exact_loss - self.lower_bound() <= gap
 
-    def is_proven_within(self, gap: float) -> bool:
-        """The same after a longer look, which is worth it now and then: see `annealfit.training.objectives.witness`."""
+    def is_refined_within(self, gap: float) -> bool:
+        """Whether the Newton-refined certificate, which takes some passes, proves the same."""
         bound = refined_lower_bound(self, gap)
-        if bound == -np.inf or self.exact.loss - bound > gap:
+        if bound == -np.inf or self.exact_loss - bound > gap:
             return False
-        self.exact._lower_bound = bound
+        self._lower_bound = bound
         return True
 
+    _lower_bound: float | None = None
+
     def lower_bound(self) -> float:
-        """What no weights can get below."""
+        """Return a lower bound of the loss over all weights."""
         if self._lower_bound is None:
             self._lower_bound = loss_lower_bound(self)
         return self._lower_bound
-
-    _lower_bound: float | None = None  # the best that is known
-
-    @property
-    def exact(self) -> HeadPoint:
-        """The point in double precision, worked out from its weights, where what it knows is rounded."""
-        if not (self.head.rows.is_rounded and self._came_with_outputs):
-            return self
-        if self._exact is None:
-            self._exact = self.head.point(self.weights)
-        return self._exact
-
-    _exact: HeadPoint | None = None  # never the point itself, which would keep all rows alive
-
-    def probabilities(self, chunk: Chunk) -> Array:
-        """The link's probabilities (outputs, n) of a chunk of rows."""
-        if chunk not in self._probabilities:
-            self._probabilities[chunk] = self.head.link.probabilities(self.outputs(chunk))
-        return self._probabilities[chunk]
-
-    def outputs(self, chunk: Chunk) -> Array:
-        """The outputs (outputs, n) of a chunk of rows."""
-        if chunk not in self._outputs:
-            self._outputs[chunk] = chunk.project(self.weights)
-        return self._outputs[chunk]
-
-    def _work_out(self, chunk: Chunk) -> tuple[Array, Evaluation]:
-        outputs = chunk.project(self.weights)
-        return outputs, self.head.link.evaluate(outputs, chunk.labels)
-
-    @property
-    def logits(self) -> Callable[[Chunk], Array]:
-        """What gives numbers (C, n) for a chunk whose softmax is the distribution below."""
-        return lambda chunk: self.head.link.logits(self.outputs(chunk))
-
-    @property
-    def distributions(self) -> Callable[[Chunk], Array]:
-        """What gives the probabilities (C, n) of all classes for a chunk."""
-        return lambda chunk: self.head.link.distribution(self.probabilities(chunk))
-
-    # Terms, each a sum over the rows of a chunk.
-
-    def _slopes(self, chunk: Chunk) -> tuple[Array]:
-        residuals = self.head.link.residuals(self.probabilities(chunk), chunk.labels, dtype=chunk.precision)
-        return (chunk.moments(chunk.weighted(residuals)),)
-
-    def _output_grams(self, chunk: Chunk) -> tuple[Array]:
-        probabilities = self.probabilities(chunk)
-        spreads = chunk.weighted(probabilities * (1 - probabilities))
-        return (np.stack([chunk.gram(spread) for spread in spreads]),)

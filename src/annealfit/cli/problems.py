@@ -1,0 +1,286 @@
+"""The commands about QUBO problems: export one of a training; list and write the instances, and score answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import MofNCompleteColumn
+from rich.text import Text
+from typer import Argument, Option
+
+from annealfit._support.errors import InvalidInputError
+from annealfit.cli import options
+from annealfit.cli.output import Column, pick, print_json, print_table, progress_bar, say, warn, yes_no
+from annealfit.data.datasets import is_available
+from annealfit.problems.export import file_offset, offset_note
+from annealfit.problems.export import write as write_problem
+from annealfit.studies.instances.catalogue import INSTANCES, WITHIN, Instance, select_instances
+
+if TYPE_CHECKING:
+    from annealfit.studies.instances import Score
+
+_OTHER_COEFFICIENTS = (
+    "its coefficients are not the published ones, bit for bit: are the data set's files the official ones? "
+    "The best known energy is that of the published answer, and not proven."
+)
+
+instances_app = typer.Typer(no_args_is_help=True)
+Select = Annotated[
+    list[str] | None,
+    Option(
+        metavar="PATTERN",
+        help="Only those with such names; * stands for anything (quote it). May be given several times.",
+        show_default="all",
+    ),
+]
+
+
+def export(
+    dataset: options.Dataset,
+    out: Annotated[Path, Option("-o", "--out", help="File to write.")],
+    file_format: Annotated[
+        options.Format,
+        Option(
+            "--format",
+            help="bqm: dimod's binary file. coo, ising: dimod's text, `i j value` per line. npz: NumPy arrays. "
+            "qubo: qbsolv's text. All are exact.",
+        ),
+    ] = options.Format("bqm"),
+    class_index: Annotated[int, Option("--class", help="The class whose problem is written.")] = 0,
+    preset: options.PresetOption = options.Preset.annealfit,
+    bits: options.Bits = None,
+    filters: options.Filters = 2,
+    kernel: options.Kernel = 3,
+    pool: options.Pool = 2,
+    standardize: options.Standardize = "none",
+    size: options.ImageSize = 8,
+    download: options.Download = False,
+    seed: options.Seed = 42,
+    as_json: options.Json = False,
+) -> None:
+    """Write a QUBO of a training to a file, for other solvers.
+
+    The text formats have no place for the energy's constant: it is in a comment, and printed here. Problems with a
+    name, a digest and a best known energy are in `annealfit instances`.
+
+    Examples of use:
+
+    \b
+      annealfit export digits --format bqm -o digits.bqm
+      annealfit export digits --format qubo --bits 5 --class 7 -o seven.qubo
+    """
+    prepared = options.prepare_images(dataset, filters, kernel, pool, standardize, size, download, seed)
+    names = prepared.dataset.class_names
+    classifier = options.make_estimator(preset, bits=bits, random_state=seed)
+    problems = classifier.problems(prepared.X_train, prepared.dataset.y_train)
+    if not 0 <= class_index < len(names):
+        raise InvalidInputError(f"--class is {class_index}; {dataset} has the classes 0 to {len(names) - 1}")
+    problem = problems[min(class_index, len(problems) - 1)]  # two classes share one
+    write_problem(problem, out, format=file_format)
+    offset = file_offset(problem, file_format)
+    written = {
+        "file": str(out),
+        "dataset": dataset,
+        "class": names[class_index] if len(problems) > 1 else " or ".join(names),
+        "variables": problem.n_variables,
+        "couplings": problem.n_couplings,
+        "bytes": out.stat().st_size,
+        "offset": offset,
+        "note": offset_note(file_format, offset),
+    }
+    if as_json:
+        print_json(written)
+        return
+    text = "{file}: class {class} of {dataset}, {variables} variables, {couplings:,} couplings, {bytes:,} bytes"
+    say(text.format(**written))
+    if written["note"] is not None:
+        say(f"Note: {written['note']}.")
+
+
+@instances_app.callback()
+def instances() -> None:
+    """Use QUBO problems from real training, to test solvers.
+
+    They are named and seeded, and their best known energy is on record. A name says it all:
+    digits-d18-k3-centred-first-c0 is from training on digits with 18 features and 3 bits per weight, in centred
+    coordinates (raw is harder), at the first iteration (late: after 5), for class 0. It has (18 + 1) · 3 variables. The
+    same name gives the same coefficients everywhere; their SHA-256 says so.
+
+    Examples of use:
+
+    \b
+      annealfit instances list --select "digits-*"
+      annealfit instances write problems --select "digits-d18-*" --format qubo
+      annealfit instances check answers.csv
+    """
+
+
+@instances_app.command("list")
+def list_instances(select: Select = None, as_json: options.Json = False) -> None:
+    """List the instances, their sizes, and the lowest energies known.
+
+    A proven energy is the optimum. One that is not is the best of many anneals, and yours may be better.
+
+    Examples of use:
+
+    \b
+      annealfit instances list
+      annealfit instances list --select "*-d512-*" --json
+    """
+    rows = [_describe_instance(instance) for instance in select_instances(select or ())]
+    if as_json:
+        print_json(rows)
+        return
+    columns = [
+        Column("name", lambda row: row["name"], "left"),
+        Column("variables", lambda row: str(row["variables"])),
+        Column("couplings", lambda row: f"{row['couplings']:,}"),
+        Column("best energy", lambda row: f"{row['energy']:.6g}"),
+        Column("proven", lambda row: yes_no(row["proven"]), "left"),
+        Column("data here", lambda row: yes_no(row["available"]), "left"),
+    ]
+    print_table(rows, columns)
+    proven = sum(row["proven"] for row in rows)
+    say(f"{len(rows)} of {len(INSTANCES)} instances, {proven} with a proven optimum.")
+
+
+def _describe_instance(instance: Instance) -> dict[str, Any]:
+    from annealfit.studies.instances import best_known
+
+    known = best_known(instance)
+    return {
+        "name": instance.name,
+        "dataset": instance.features.dataset,
+        "d": instance.features.n_features,
+        "K": instance.bits,
+        **pick(instance, "coordinates", "stage"),
+        "class": instance.class_index,
+        "variables": instance.n_variables,
+        **pick(known, "couplings", "sha256", "energy", "proven", "found_by"),
+        "available": is_available(instance.features.dataset),
+    }
+
+
+@instances_app.command("write")
+def write_instances(
+    folder: Annotated[Path, Argument(help="Folder to write to; created if it does not exist.")],
+    select: Select = None,
+    formats: Annotated[
+        list[options.Format] | None,
+        Option(
+            "--format",
+            help="qubo: qbsolv's text. coo: dimod's text. ising: the same over spins. bqm: dimod's binary file. "
+            "npz: NumPy arrays. May be given several times.",
+            show_default="qubo",
+        ),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write instances to files, each with a sidecar NAME.json.
+
+    The sidecar has the size, the offset, what the instance was made from, the SHA-256 of its coefficients, the best
+    known energy with its bits, whether it is proven, and which sampler found it. All text files are exact; their
+    offset is in a comment, which other programs ignore: the sidecar says what to add to their energies.
+
+    Examples of use:
+
+    \b
+      annealfit instances write problems --select "digits-d18-k3-*"
+      annealfit instances write problems --select "*-d18-*" --format bqm
+    """
+    from annealfit.studies.instances import require_data, write_instance
+
+    chosen = select_instances(select or ())
+    require_data(chosen)
+    words = [str(word) for word in formats or ("qubo",)]
+    written = []
+    with progress_bar("{task.description}", MofNCompleteColumn(), total=len(chosen)) as update:
+        for instance in chosen:
+            update(description=instance.name)
+            written.append(write_instance(instance, folder, words))
+            update(advance=1)
+    for one in written:
+        if not one.sidecar["is_the_published_one"]:
+            warn(f"{one.instance.name}: {_OTHER_COEFFICIENTS}")
+    if as_json:
+        print_json([{**one.sidecar, "paths": [str(path) for path in one.files]} for one in written])
+        return
+    files = [{**one.sidecar, **file} for one in written for file in one.sidecar["files"]]
+    columns = [
+        Column("file", lambda file: file["file"], "left"),
+        Column("variables", lambda file: str(file["variables"])),
+        Column("offset", lambda file: f"{file['offset']:.6g}"),
+        Column("best energy", lambda file: f"{file['best_known']['energy']:.6g}"),
+        Column("proven", lambda file: yes_no(file["best_known"]["proven"]), "left"),
+    ]
+    print_table(files, columns)
+    say(f"{len(written)} instances in {folder}, a sidecar NAME.json with each.")
+    without_offset = sorted({file["format"] for file in files if file["note"]})
+    if without_offset:
+        say(
+            f"Energies that other programs report for {' and '.join(without_offset)} files are lower by the offset: it "
+            "stands in a comment, which they ignore. Add it; the sidecar says so too."
+        )
+
+
+@instances_app.command("check")
+def check_samples(
+    samples: Annotated[Path, Argument(help="A .csv, .json or .npz file of instance names and bits.")],
+    within: Annotated[
+        float, Option(min=0, help="A read succeeds so close to the best known energy, relatively.")
+    ] = WITHIN,
+    as_json: options.Json = False,
+) -> None:
+    """Score another solver's answers.
+
+    Energies are computed anew; the table has the distance to the best known energy and the success probability. The
+    file has a row for every read, with the bits in the order of the variables. As CSV:
+
+    \b
+      instance,bits
+      digits-d18-k1-centred-first-c0,0100110101101001011
+
+    As JSON: a list of {"instance": NAME, "bits": "0100…"}, or an object {NAME: ["0100…", …]}; bits may be a list too.
+    As npz: under each name an array of shape (reads, variables).
+
+    residual is how far the best read is above the best known energy, as a share of it; success is the share of reads
+    that reach it. "optimal" means proven; "new best" means that an unproven record is beaten: --json has the bits.
+
+    Example of use:
+
+    \b
+      annealfit instances check answers.csv
+    """
+    from annealfit.studies.instances import read_answers, require_data, score_answers
+
+    answers = read_answers(samples)
+    require_data([found.instance for found in answers])
+    scores = [score_answers(found, within=within) for found in answers]
+    if as_json:
+        print_json([_describe_score(score) for score in scores])
+        return
+    columns = [
+        Column("instance", lambda score: score.instance.name, "left"),
+        Column("reads", lambda score: str(len(score.energies))),
+        Column("best energy", lambda score: f"{score.best_energy:.6g}"),
+        Column("best known", lambda score: f"{score.known.energy:.6g}"),
+        Column("residual", lambda score: f"{0.0 if abs(score.residual) <= within else score.residual:.2g}"),
+        Column("success", lambda score: f"{score.success:.1%}"),
+        Column("best read is", lambda score: Text(score.verdict, "bold" * (score.verdict == "new best")), "fold"),
+    ]
+    print_table(scores, columns)
+
+
+def _describe_score(score: Score) -> dict[str, Any]:
+    return {
+        "instance": score.instance.name,
+        "reads": len(score.energies),
+        "best_energy": score.best_energy,
+        "mean_energy": float(score.energies.mean()),
+        "best_known": score.known.energy,
+        "proven": score.known.proven,
+        **pick(score, "residual", "success", "verdict", "best_bits"),
+        "energies": score.energies.tolist(),
+    }

@@ -1,0 +1,355 @@
+"""Chunks of rows: the products and sums that objectives are made of, for dense and sparse features."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annealfit._support.arrays import Array
+
+NEIGHBOURS = 64  # rows that `Chunk.thinned` keeps together
+_BLOCK_ROWS = 2**17  # numbers of a temporary array of column sums, 1 MB
+_WIDEST_COMPILED_BLOCK = 64  # features of a Gram matrix; BLAS is faster for wider blocks
+_SAFE = 1e-12, 1e12  # distances from the centre whose squares can be summed in single precision
+_ORDINARY = 1e-3, 1e3  # largest weights that need no rescaling in single precision
+
+
+class Chunk(ABC):
+    """Consecutive rows: features with a last column of ones (n, D), labels (n,) and weights (n,) or None.
+
+    Chunks are compared by identity. A subclass implements `project`, `moments`, `gram`, `content` and `entries`.
+    """
+
+    labels: NDArray[np.intp]  # integers below the number of classes
+    weights: Array | None
+    start: int = 0  # position of the first row among all rows
+
+    @abstractmethod
+    def project(self, weights: Array) -> Array:
+        """Return the outputs `WᵀXᵀ` (O, n) of weights (D, O)."""
+
+    @abstractmethod
+    def moments(self, values: Array) -> Array:
+        """Return `VX` (O, D) of values (O, n): sums over rows."""
+
+    @abstractmethod
+    def gram(self, values: Array | None = None) -> Array:
+        """Return `Xᵀ diag(v) X` (D, D) of values (n,), or of ones."""
+
+    @abstractmethod
+    def content(self) -> Iterable[NDArray[Any]]:
+        """Return the arrays that hold the features; their digest identifies the data of a checkpoint."""
+
+    @property
+    @abstractmethod
+    def entries(self) -> int:
+        """Number of stored feature values: the cost of a product for each output."""
+
+    def exact_project(self, weights: Array) -> Array:
+        """Return `project(weights)` in double precision."""
+        return self.project(weights)
+
+    def exact_moments(self, values: Array) -> Array:
+        """Return `moments(values)` in double precision."""
+        return self.moments(values)
+
+    def block_grams(self, values: Array, blocks: Sequence[slice], origin: Array | None = None) -> list[Array]:
+        """Return the diagonal blocks of `gram(values)` with features measured from `origin` (d,), values (n,) ≥ 0.
+
+        Each block holds its features and the constant column.
+        """
+        whole = self.gram(values)
+        parts = [whole[np.ix_(chosen, chosen)] for chosen in (np.r_[block, len(whole) - 1] for block in blocks)]
+        return _shifted_grams(parts, blocks, origin)
+
+    def column_sums(self) -> Array:
+        """Return weighted sums over rows of every column, its squares and its magnitudes (or upper bounds), (3, D)."""
+        ones = self.weighted(np.ones(len(self.labels)))
+        squares = self.gram(ones).diagonal()
+        return np.stack([self.moments(ones[None])[0], squares, np.sqrt(self.total_weight * squares)])
+
+    def thinned(self, every: int) -> Chunk:
+        """Return one group of 64 neighbouring rows in `every`; a chunk that cannot be thinned returns itself."""
+        return self
+
+    def weighted(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Multiply values (…, n) by the weights of the rows."""
+        return values if self.weights is None else values * self.weights
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights; the number of rows without weights."""
+        return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
+
+    def class_weights(self, n_classes: int) -> Array:
+        """Return the total weight of each class (C,)."""
+        return np.bincount(self.labels, weights=self.weights, minlength=n_classes).astype(float)
+
+
+def _shifted_grams(grams: Sequence[Array], blocks: Sequence[slice], origin: Array | None) -> list[Array]:
+    """Return Gram matrices of `x − origin` and 1, from those of x and 1."""
+    if origin is None:
+        return list(grams)
+    shifted = []
+    for gram, block in zip(grams, blocks, strict=True):
+        transform = np.eye(len(gram))
+        transform[:-1, -1] = -origin[block]
+        shifted.append(transform @ gram @ transform.T)
+    return shifted
+
+
+def _dense_block_grams(features: Array, values: Array, blocks: Sequence[slice], origin: Array | None) -> list[Array]:
+    """Compute `Chunk.block_grams` of features (n, d or more) in double precision."""
+    from annealfit.data.rows import _products  # numba takes a moment to load
+
+    roots = np.sqrt(values)
+    start = np.zeros(features.shape[1]) if origin is None else origin
+    grams = []
+    for block in blocks:
+        gram = np.empty((block.stop - block.start + 1,) * 2)
+        if len(gram) <= _WIDEST_COMPILED_BLOCK + 1 and features.flags.c_contiguous:
+            _products.gram_of_block(features, start, roots, block.start, block.stop, gram)
+        else:
+            part = np.empty((len(roots), len(gram)))
+            np.multiply(features[:, block] - start[block], roots[:, None], out=part[:, :-1])
+            part[:, -1] = roots
+            gram = part.T @ part
+        grams.append(gram)
+    return grams
+
+
+def _thinned_positions(chunk: Chunk, every: int) -> NDArray[np.intp]:
+    groups = (chunk.start + np.arange(len(chunk.labels))) // NEIGHBOURS
+    return np.flatnonzero(groups % every == 0)
+
+
+def _taken(weights: Array | None, positions: Any) -> Array | None:
+    return None if weights is None else weights[positions]
+
+
+class DenseChunk(Chunk):
+    """Dense rows in double precision, copied once with the column of ones beside them."""
+
+    def __init__(
+        self, features: NDArray[Any], labels: NDArray[np.intp], weights: Array | None = None, start: int = 0
+    ) -> None:
+        self._augmented = np.ones((len(features), features.shape[1] + 1))
+        self._augmented[:, :-1] = features
+        self.labels, self.weights, self.start = labels, weights, start
+
+    def project(self, weights: Array) -> Array:
+        """Return `WᵀXᵀ` (O, n)."""
+        return weights.T @ self._augmented.T
+
+    def moments(self, values: Array) -> Array:
+        """Return `VX` (O, D)."""
+        return values @ self._augmented
+
+    def gram(self, values: Array | None = None) -> Array:
+        """Return `Xᵀ diag(v) X` (D, D)."""
+        left = self._augmented.T
+        return (left if values is None else left * values) @ self._augmented
+
+    def column_sums(self) -> Array:
+        """Return weighted sums of the columns, their squares and magnitudes (3, D)."""
+        total, size = np.zeros((3, self._augmented.shape[1])), self._augmented.shape[1]
+        for first in range(0, len(self.labels), 1 + _BLOCK_ROWS // size):
+            rows = slice(first, first + 1 + _BLOCK_ROWS // size)
+            part = self._augmented[rows]
+            own = np.ones(len(part)) if self.weights is None else self.weights[rows]
+            with np.errstate(over="ignore", invalid="ignore"):  # squares of huge features: checked where they matter
+                total += [own @ part, own @ np.square(part), own @ np.abs(part)]
+        return total
+
+    def block_grams(self, values: Array, blocks: Sequence[slice], origin: Array | None = None) -> list[Array]:
+        """Compute the blocks only."""
+        padded = None if origin is None else np.append(origin, 0.0)
+        return _dense_block_grams(self._augmented, values, blocks, padded)
+
+    def thinned(self, every: int) -> Chunk:
+        """Return one group of 64 neighbouring rows in `every`."""
+        chosen = _thinned_positions(self, every)
+        return DenseChunk(self._augmented[chosen, :-1], self.labels[chosen], _taken(self.weights, chosen))
+
+    @property
+    def entries(self) -> int:
+        """Return n·D."""
+        return self._augmented.size
+
+    def content(self) -> Iterable[NDArray[Any]]:
+        """Return the features with the column of ones."""
+        return (self._augmented,)
+
+
+class SingleChunk(Chunk):
+    """Dense rows whose outputs are computed from a copy in single precision, in half the time.
+
+    The copy holds `x − centre` (n, d), so that features far from zero keep the digits by which rows differ. An output
+    depends on its row alone, and sums over rows are in double precision: results do not depend on how rows are cut into
+    chunks, beyond the rounding of double precision.
+    """
+
+    def __init__(
+        self,
+        features: NDArray[Any],
+        labels: NDArray[np.intp],
+        weights: Array | None,
+        centre: Array,
+        start: int = 0,
+    ) -> None:
+        self.features = np.ascontiguousarray(features)
+        self.labels, self.weights, self.centre, self.start = labels, weights, centre, start
+
+    @cached_property
+    def _copy(self) -> NDArray[np.float32]:
+        """`x − centre` in single precision, with columns of zeros up to a multiple of the vector length."""
+        from annealfit.data.rows import _products
+
+        copy = np.zeros((len(self.features), _padded_size(len(self.centre))), np.float32)
+        _products.subtract_centre(self.features, self.centre, copy)
+        return copy
+
+    def project(self, weights: Array) -> Array:
+        """Return `WᵀXᵀ` (O, n), right to about seven digits."""
+        from annealfit.data.rows import _products
+
+        largest = max(float(np.abs(weights[:-1]).max(initial=0.0)), 0.0)
+        unit = 1.0 if largest == 0 or _ORDINARY[0] < largest < _ORDINARY[1] else largest
+        factors = np.zeros((weights.shape[1], self._copy.shape[1]), np.float32)
+        factors[:, : len(self.centre)] = (weights[:-1] / unit).T
+        outputs = np.empty((weights.shape[1], len(self.labels)))
+        _products.project_rows(self._copy, factors, unit, weights[-1] + self.centre @ weights[:-1], outputs)
+        return outputs
+
+    def moments(self, values: Array) -> Array:
+        """Return `VX` (O, D), sums in double precision of features in single."""
+        from annealfit.data.rows import _products
+
+        size, sums = len(self.centre), np.zeros((len(values), self._copy.shape[1]))
+        _products.add_moments(self._copy, np.ascontiguousarray(values), sums)
+        found = np.empty((len(values), size + 1))
+        found[:, -1] = values.sum(axis=1)
+        found[:, :-1] = sums[:, :size] + found[:, -1:] * self.centre
+        return found
+
+    def exact_project(self, weights: Array) -> Array:
+        """Return `WᵀXᵀ` (O, n) in double precision."""
+        return weights[:-1].T @ self._exact.T + weights[-1][:, None]
+
+    def exact_moments(self, values: Array) -> Array:
+        """Return `VX` (O, D) in double precision."""
+        return np.column_stack([values @ self._exact, values.sum(axis=1)])
+
+    def gram(self, values: Array | None = None) -> Array:
+        """Return `Xᵀ diag(v) X` (D, D) in double precision."""
+        values = np.ones(len(self.labels)) if values is None else values
+        weighted = self._exact * values[:, None]
+        gram = np.empty((len(self.centre) + 1,) * 2)
+        gram[:-1, :-1] = weighted.T @ self._exact
+        gram[-1, :-1] = gram[:-1, -1] = weighted.sum(axis=0)
+        gram[-1, -1] = values.sum()
+        return gram
+
+    def block_grams(self, values: Array, blocks: Sequence[slice], origin: Array | None = None) -> list[Array]:
+        """Compute the blocks only, in double precision."""
+        return _dense_block_grams(self._exact, values, blocks, origin)
+
+    @cached_property
+    def _columns(self) -> tuple[Array, Array]:
+        from annealfit.data.rows import _products
+
+        weights = np.ones(len(self.labels)) if self.weights is None else self.weights
+        totals, farthest = np.zeros((3, len(self.centre))), np.zeros(len(self.centre))
+        _products.add_columns(self.features, weights, self.centre, totals, farthest)
+        return totals, farthest
+
+    def column_sums(self) -> Array:
+        """Return weighted sums of the columns, their squares and magnitudes (3, D)."""
+        return np.column_stack([self._columns[0], np.full(3, self.total_weight)])
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether single precision can hold the distances of all features from the centre."""
+        totals, farthest = self._columns
+        within = (farthest == 0) | ((_SAFE[0] <= farthest) & (farthest <= _SAFE[1]))
+        return bool(within.all() and np.isfinite(totals[0]).all())
+
+    def thinned(self, every: int) -> Chunk:
+        """Return one group of 64 neighbouring rows in `every`."""
+        chosen = _thinned_positions(self, every)
+        return SingleChunk(self.features[chosen], self.labels[chosen], _taken(self.weights, chosen), self.centre)
+
+    @property
+    def _exact(self) -> Array:
+        return self.features.astype(np.float64, copy=False)
+
+    @property
+    def entries(self) -> int:
+        """Return n·D."""
+        return len(self.labels) * (len(self.centre) + 1)
+
+    def content(self) -> Iterable[NDArray[Any]]:
+        """Return the features."""
+        return (self.features,)
+
+
+def _padded_size(size: int) -> int:
+    lanes = 16  # annealfit._support._vectors.LANES, which would load numba
+    return -(-size // lanes) * lanes
+
+
+class SparseChunk(Chunk):
+    """Rows of a SciPy sparse array, in double precision; the column of ones is not stored."""
+
+    def __init__(self, features: Any, labels: NDArray[np.intp], weights: Array | None = None, start: int = 0) -> None:
+        from scipy.sparse import csr_array
+
+        self._features = csr_array(features)
+        self._transposed = self._features.T.tocsr()
+        self.labels, self.weights, self.start = labels, weights, start
+
+    def project(self, weights: Array) -> Array:
+        """Return `WᵀXᵀ` (O, n)."""
+        return np.ascontiguousarray((self._features @ weights[:-1] + weights[-1]).T)
+
+    def moments(self, values: Array) -> Array:
+        """Return `VX` (O, D)."""
+        return np.column_stack([(self._transposed @ values.T).T, values.sum(axis=1)])
+
+    def gram(self, values: Array | None = None) -> Array:
+        """Return `Xᵀ diag(v) X` (D, D), dense."""
+        return _sparse_gram(self._transposed, np.ones(len(self.labels)) if values is None else values)
+
+    def column_sums(self) -> Array:
+        """Return weighted sums of the columns, their squares and magnitudes (3, D)."""
+        weights = self.weighted(np.ones(len(self.labels)))
+        powers = self._transposed, self._transposed.multiply(self._transposed), abs(self._transposed)
+        return np.stack([np.append(values @ weights, weights.sum()) for values in powers])
+
+    def block_grams(self, values: Array, blocks: Sequence[slice], origin: Array | None = None) -> list[Array]:
+        """Compute the blocks only."""
+        return _shifted_grams([_sparse_gram(self._transposed[block], values) for block in blocks], blocks, origin)
+
+    @property
+    def entries(self) -> int:
+        """Number of stored values and of ones."""
+        return self._features.nnz + len(self.labels)
+
+    def content(self) -> Iterable[NDArray[Any]]:
+        """Return the stored values and their positions."""
+        return self._features.data, self._features.indices, self._features.indptr
+
+
+def _sparse_gram(transposed: Any, values: Array) -> Array:
+    """Return `Xᵀ diag(v) X` (D, D) of features (d, n) and the constant column."""
+    size = transposed.shape[0]
+    gram = np.empty((size + 1, size + 1))
+    gram[:-1, :-1] = (transposed.multiply(values) @ transposed.T).toarray()
+    gram[-1, :-1] = gram[:-1, -1] = transposed @ values
+    gram[-1, -1] = values.sum()
+    return gram

@@ -1,0 +1,198 @@
+"""The report as one page: self-contained, opened offline, made from stored records alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from annealfit._support.errors import InvalidInputError, require
+from annealfit._support.files import StrPath, replacing
+from annealfit.studies.paper_tables import SEEDS, paper_table
+from annealfit.studies.records import Record, RunSpec, Store
+from annealfit.studies.report import charts, claims, drawing, figures
+from annealfit.studies.report.tables import (
+    NEAR_POINTS,
+    SCORES,
+    Table,
+    all_tables,
+    dataset_title,
+    groups,
+    main_groups,
+    presets_of,
+    to_csv,
+    to_latex,
+)
+
+PAPER_LINK = "https://arxiv.org/abs/2603.02958"
+
+
+def read_records(folder: StrPath) -> tuple[list[Record], list[str]]:
+    """The whole records of a run folder, and what is wrong with each damaged one."""
+    store = Store(Path(folder))
+    records, errors = store.read_whole(store.paths)
+    damaged = [error.replace(str(path), path.name) for path, error in errors.items()]  # no paths of this machine
+    if not records and not damaged:
+        raise InvalidInputError(
+            f"{folder} holds no run records; make some with: annealfit reproduce digits --out {folder}"
+        )
+    if not records:
+        raise InvalidInputError(f"all {len(damaged)} records of {folder} are damaged; the first: {damaged[0]}")
+    return records, damaged
+
+
+def summarise_records(
+    records: Sequence[Record], tables: Sequence[Table], damaged: Sequence[str] = (), asked: Collection[RunSpec] = ()
+) -> dict[str, Any]:
+    """The account at the top of the page: how complete it is, how close to the paper, what was run and where."""
+    finished = [record for record in records if record.error is None]
+    closeness, distant_baselines = _closeness(tables)
+    every_group = (*groups(records), *groups(records, networks=True))
+    environments = Counter(", ".join(f"{k} {v}" for k, v in record.environment.items()) for record in records)
+    return {
+        "finished": len(finished),
+        "failed": len(records) - len(finished),
+        "missing": len(set(asked) - {record.run for record in records}),
+        "damaged": damaged,
+        "closeness": closeness,
+        "distant_baselines": distant_baselines,
+        "times": _times(records),
+        "paper_total_seconds": sum(float(row["mean_seconds"]) for row in paper_table("execution_seconds")) * len(SEEDS),
+        "datasets": list(dict.fromkeys(dataset_title(group.spec.dataset) for group in every_group)),
+        "presets": presets_of(records),
+        "seeds": sorted({record.run.seed for record in records}),
+        "total_seconds": float(np.sum([record.seconds for record in finished])),
+        "environments": environments.most_common(),  # versions and machine, and how many runs had them
+    }
+
+
+def _closeness(tables: Sequence[Table]) -> tuple[list[dict[str, Any]], list[str]]:
+    """How many of the paper's scores come out, by preset; and data sets whose classical baseline is already far off.
+
+    Sample predictions do not count, since the paper's images are not known.
+    """
+    scores: dict[str, list[tuple[str, float, bool]]] = {}  # by preset: table, points from the paper's, whether near
+    distant = []
+    for table in (table for table in tables if table.name in ("digits", "benchmark", "recall")):
+        place = [column.name for column in table.columns].index("preset")
+        for row in table.rows:
+            preset = row[place].text
+            for column, cell in zip(table.columns, row, strict=True):
+                is_score = column.name in SCORES
+                if cell.difference is not None and (is_score or column.name.endswith("_percent")):
+                    points = abs(cell.difference) * (100 if is_score else 1)
+                    scores.setdefault(preset, []).append((table.name, points, cell.verdict == "near"))
+                    if (preset, column.name, cell.verdict) == ("–", "test_accuracy_percent", "far"):
+                        distant.append("Digits" if table.name == "digits" else row[0].text)
+    closeness = []
+    for preset, entries in scores.items():
+        total = Counter(name for name, _, _ in entries)
+        near = Counter(name for name, _, is_near in entries if is_near)
+        closeness.append(
+            {
+                "name": "classical baseline" if preset == "–" else preset,
+                "near": near.total(),
+                "total": total.total(),
+                "median_points": float(np.median([points for _, points, _ in entries])),
+                "parts": [(name, near[name], total[name]) for name in total],
+            }
+        )
+    return closeness, list(dict.fromkeys(distant))
+
+
+def _times(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Seconds of the benchmark runs that the paper has times for, preset by preset."""
+    found: dict[str, dict[str, Any]] = {}
+    for group in main_groups(records, digits=False):
+        cell, preset = group.cell("seconds"), str(group.spec.preset)
+        if isinstance(cell.paper, float):
+            start = {"preset": preset, "runs": 0, "seconds": 0.0, "paper_seconds": 0.0}
+            entry, seconds = found.setdefault(preset, start), group.values("seconds")
+            entry["runs"] += len(seconds)
+            entry["seconds"] += sum(seconds)
+            entry["paper_seconds"] += cell.paper * len(seconds)
+    return [found[preset] for preset in presets_of(records) if preset in found]
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit a reader would choose.
+
+    >>> duration(90), duration(7200)
+    ('1.5 minutes', '2.0 hours')
+    """
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} seconds"
+
+
+def render(
+    records: Sequence[Record],
+    damaged: Sequence[str] = (),
+    title: str = "annealfit report",
+    asked: Collection[RunSpec] = (),
+) -> str:
+    """The page's text."""
+    jinja2 = require("jinja2", extra="report", purpose="writing a report")
+    tables = all_tables(records, asked)
+    files = resources.files("annealfit.studies.report")
+    template, css, script = (
+        (files / name).read_text(encoding="utf-8") for name in ("template.html", "report.css", "report.js")
+    )
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "duration": duration,
+        "as_csv": lambda table: _data_address("text/csv", to_csv(table)),
+        "as_latex": lambda table: _data_address("text/x-tex", to_latex(table)),
+    }
+    return environment.from_string(template).render(
+        title=title,
+        tables={table.name: table for table in tables},
+        sentence=claims.opening_sentence(records),
+        paper_link=PAPER_LINK,
+        panels=[(dataset_title(name), dots) for name, dots in claims.dots_by_dataset(records).items()],
+        summary=summarise_records(records, tables, damaged, asked),
+        near_points=NEAR_POINTS,
+        css=drawing.css_variables() + css,
+        script=script,
+        # Only this very script may run: markup that slipped through the escaping would still be dead text.
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=_script_json(charts.page_data(records)),
+    )
+
+
+def _script_json(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # escapes all but ASCII
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _data_address(kind: str, text: str) -> str:
+    return f"data:{kind};charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
+
+
+def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None = None) -> list[Path]:
+    """Write the page of a run folder, and on request its tables (CSV, LaTeX) and figures (SVG, PNG) as files.
+
+    Returns the paths of all files.
+    """
+    records, damaged = read_records(folder)
+    name = Path(folder).resolve().name
+    pages = {Path(path): render(records, damaged, f"annealfit report: {name}", Store(Path(folder)).asked())}
+    if assets_dir is not None:
+        for table in all_tables(records):
+            pages |= {Path(assets_dir) / f"{table.name}.csv": to_csv(table)}
+            pages |= {Path(assets_dir) / f"{table.name}.tex": to_latex(table)}
+    for place, text in pages.items():
+        with replacing(place) as file:
+            file.write(text.encode())
+    return [*pages, *(figures.save_paper_figures(records, Path(assets_dir)) if assets_dir is not None else ())]

@@ -1,0 +1,217 @@
+"""Compiled sums over rows for the softmax and the logistic link. Arrays are (classes, n)."""
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types, void
+from numba.extending import intrinsic
+
+from annealfit._support.compiled import In1, In2, In3, InInt1, Out1, Out2, array, compiled
+
+OutBool1 = array(types.boolean, 1)
+
+ROWS = 512  # at a time: their outputs of ten classes stay in the cache
+PRODUCT_ROWS = 128  # the same where products of all pairs of outputs are formed
+FUSED = {"contract", "nsz"}  # a product and a sum may become one instruction; nothing is reordered
+ANY_ORDER = {"reassoc", "contract", "nsz"}  # sums may be vectorised; their order is the same at every call
+
+LEAST_EXPONENT = -80.0  # smaller exponents count as this one: a probability of 1e-35
+# log 2 in two parts; the first has so few digits that its integer multiples are exact.
+LOG_2_HIGH, LOG_2_LOW = 0.693359375, math.log(2) - 0.693359375
+ROUND_TO_INTEGER = 1.5 * 2.0**52  # adding it leaves no digits behind the point; the integer is in the last bits
+TAYLOR = tuple(1 / math.factorial(power) for power in range(13, -1, -1))
+
+
+def _bitcast(source, target, llvm_type):
+    @intrinsic
+    def cast(typing_context, value):
+        return target(source), lambda context, builder, signature, given: builder.bitcast(given[0], llvm_type)
+
+    return cast
+
+
+_as_integer = _bitcast(types.float64, types.int64, ir.IntType(64))
+_as_number = _bitcast(types.int64, types.float64, ir.DoubleType())
+
+
+@njit(nogil=True, inline="always", fastmath=FUSED)
+def exponential(x):
+    """Return `exp(x)` for x ≤ 0, to two units in the last place. It vectorises; the C library's does not."""
+    x = LEAST_EXPONENT if x < LEAST_EXPONENT else x  # NaN stays NaN
+    doublings = x * (1 / math.log(2)) + ROUND_TO_INTEGER
+    power = _as_number((_as_integer(doublings) << 52) + (1023 << 52))
+    doublings -= ROUND_TO_INTEGER
+    x = (x - doublings * LOG_2_HIGH) - doublings * LOG_2_LOW
+    result = TAYLOR[0]
+    for coefficient in TAYLOR[1:]:
+        result = result * x + coefficient
+    return result * power
+
+
+@njit(nogil=True, fastmath=FUSED)
+def _exponentials(outputs, first, last, found, best, largest, total):
+    """Set `found` (C, n) to exp(z − max z) for some rows, with the first largest output, its class, and the sums."""
+    size = last - first
+    output = outputs[0, first:last]
+    for i in range(size):
+        best[i], largest[i], total[i] = 0, output[i], 0
+    for c in range(1, len(outputs)):
+        output = outputs[c, first:last]
+        for i in range(size):
+            best[i] = c if output[i] > largest[i] else best[i]
+            largest[i] = output[i] if output[i] > largest[i] else largest[i]
+    for c in range(len(outputs)):
+        output, row = outputs[c, first:last], found[c, first:last]
+        for i in range(size):
+            row[i] = exponential(output[i] - largest[i])
+            total[i] += row[i]
+
+
+@njit(nogil=True, fastmath=FUSED)
+def _divide(found, first, last, total):
+    """Divide some rows of exponentials by their sums; the sums become their inverses."""
+    for i in range(last - first):
+        total[i] = 1 / total[i]
+    for c in range(len(found)):
+        row = found[c, first:last]
+        for i in range(last - first):
+            row[i] *= total[i]
+
+
+@compiled(void(In2, InInt1, Out2, Out1, OutBool1), fastmath=FUSED)
+def evaluate(outputs, labels, probabilities, losses, right):
+    """Compute the softmax (C, n) of outputs, the loss of each row, and whether its first largest output is right."""
+    best, largest, total = np.empty(ROWS), np.empty(ROWS), np.empty(ROWS)
+    for first in range(0, outputs.shape[1], ROWS):
+        last = min(first + ROWS, outputs.shape[1])
+        _exponentials(outputs, first, last, probabilities, best, largest, total)
+        for row in range(first, last):
+            i, label = row - first, labels[row]
+            losses[row] = math.log(total[i]) + (largest[i] - outputs[label, row])
+            right[row] = best[i] == label
+        _divide(probabilities, first, last, total)
+
+
+@compiled(void(In1, InInt1, Out1, Out1, OutBool1), fastmath=FUSED)
+def evaluate_logit(logits, labels, probabilities, losses, right):
+    """Compute `evaluate` for two classes, whose one output is the logit of the second; all arrays are (n,)."""
+    for i in range(len(logits)):
+        odds = exponential(-abs(logits[i]))  # of the less likely class
+        likely = 1 / (1 + odds)
+        probabilities[i] = likely if logits[i] > 0 else odds * likely
+        losses[i] = odds
+    for i in range(len(logits)):
+        logit = logits[i] if labels[i] == 1 else -logits[i]
+        losses[i] = math.log1p(losses[i]) + max(-logit, 0.0)
+        right[i] = (logits[i] > 0) == (labels[i] == 1)
+
+
+@compiled(void(In2, Out1), fastmath=FUSED)
+def mean_variances(outputs, variances):
+    """Compute the mean over the classes of `π(1 − π)` (n,), with π the softmax of outputs (C, n)."""
+    best, largest, total = np.empty(ROWS), np.empty(ROWS), np.empty(ROWS)
+    weights = np.empty_like(outputs)
+    for first in range(0, outputs.shape[1], ROWS):
+        last = min(first + ROWS, outputs.shape[1])
+        _exponentials(outputs, first, last, weights, best, largest, total)
+        own = variances[first:last]
+        own[:] = 0
+        for c in range(len(outputs)):
+            weight = weights[c, first:last]
+            for i in range(len(own)):
+                own[i] += weight[i] * weight[i]
+        for i in range(len(own)):
+            own[i] = max(1 - own[i] / (total[i] * total[i]), 0.0) / len(outputs)  # rounding may make it negative
+
+
+@compiled(void(In2, In1, Out2, Out1), fastmath=FUSED)
+def tilt(logits, biases, probabilities, entropies):
+    """Compute the softmax of logits (C, n) plus biases (C,), and its entropies (n,). A bias of −∞ leaves a class out.
+
+    `H(π) = log Σ exp(z) − Σ π z` with z measured from the largest: no term is negative, so nothing cancels.
+    """
+    largest, total, shares = np.empty(ROWS), np.empty(ROWS), np.empty(ROWS)
+    for first in range(0, logits.shape[1], ROWS):
+        last = min(first + ROWS, logits.shape[1])
+        size = last - first
+        for i in range(size):
+            largest[i], total[i], shares[i] = -np.inf, 0, 0
+        for c in range(len(logits)):
+            logit, bias = logits[c, first:last], biases[c]
+            for i in range(size):
+                value = logit[i] + bias
+                largest[i] = largest[i] if largest[i] >= value else value
+        for c in range(len(logits)):
+            logit, probability, bias = logits[c, first:last], probabilities[c, first:last], biases[c]
+            if bias == -np.inf:
+                probability[:] = 0
+                continue
+            for i in range(size):
+                value = max(logit[i] + bias - largest[i], LEAST_EXPONENT)
+                probability[i] = exponential(value)
+                total[i] += probability[i]
+                shares[i] += probability[i] * value
+        for i in range(size):
+            entropies[first + i] = math.log(total[i]) - shares[i] / total[i]
+        _divide(probabilities, first, last, total)
+
+
+@njit(nogil=True, fastmath=ANY_ORDER)
+def _add_squares(probabilities, changes, roots, first, last, c, shares, sums):
+    count, classes, _ = changes.shape
+    probability, root = probabilities[c, first:last], roots[first:last]
+    for a in range(count):
+        change, share = changes[a, c, first:last], shares[a * classes + c]
+        for i in range(len(change)):
+            share[i] = probability[i] * change[i]
+        for i in range(len(root)):
+            share[i] *= root[i]
+        for b in range(a + 1):
+            other, total = changes[b, c, first:last], 0.0
+            if len(root):
+                for i in range(len(other)):
+                    total += share[i] * (root[i] * other[i])
+            else:
+                for i in range(len(other)):
+                    total += share[i] * other[i]
+            sums[a * classes + c, b * classes + c] += total
+
+
+@njit(nogil=True, fastmath=ANY_ORDER)
+def _subtract_products(shares, size, sums):
+    for i in range(0, len(shares), 2):
+        a, b = shares[i], shares[i + 1]
+        for j in range(0, i + 1, 2):
+            c, d = shares[j], shares[j + 1]
+            ac = ad = bc = bd = 0.0
+            for k in range(size):
+                ac += a[k] * c[k]
+                ad += a[k] * d[k]
+                bc += b[k] * c[k]
+                bd += b[k] * d[k]
+            sums[i, j] -= ac
+            sums[i, j + 1] -= ad
+            sums[i + 1, j] -= bc
+            sums[i + 1, j + 1] -= bd
+
+
+@compiled(void(In2, In3, In1, Out2), fastmath=ANY_ORDER)
+def covariances(probabilities, changes, roots, found):
+    """Compute the covariances (m·C, m·C), summed over rows, of changes (m, C, n) under probabilities (C, n).
+
+    Row n has the weight `roots[n]²`, or 1 if `roots` is empty. With shares `s = √a π z` the sums are
+    `Σ a π z z'` on the blocks of one class, minus `Σ s s'` for all pairs.
+    """
+    count, classes, rows = changes.shape
+    size = count * classes
+    shares = np.zeros((size + size % 2, PRODUCT_ROWS))  # an even number: pairs of pairs are summed
+    sums = np.zeros((len(shares), len(shares)))
+    for first in range(0, rows, PRODUCT_ROWS):
+        last = min(first + PRODUCT_ROWS, rows)
+        for c in range(classes):
+            _add_squares(probabilities, changes, roots, first, last, c, shares, sums)
+        _subtract_products(shares, last - first, sums)
+    for i in range(size):
+        for j in range(i + 1):
+            found[i, j] = found[j, i] = sums[i, j]
