@@ -4,6 +4,7 @@ Warm starts, partial fits, validation, sparse rows, log-probabilities, grids ove
 """
 
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from annealfit import AnnealedClassifier, Checkpoint, Method
 from annealfit._support.errors import BudgetExhaustedError, CheckpointError, FileFormatError, InvalidInputError
 from annealfit.samplers import BlockSampler, ExactSolver, RoundedSampler, Sampler, Samples, SimulatedAnnealer
+from annealfit.training.checkpoint import checkpoint_file
 from annealfit.training.objectives import LinearHead
 
 
@@ -423,6 +425,23 @@ def test_checkpoints_in_a_folder_do_not_collide(iris, tmp_path):
         GridSearchCV(file, {"bits": [1, 2]}, cv=2, error_score="raise").fit(*iris)
     with pytest.raises(InvalidInputError, match="needs random_state to be a number"):
         AnnealedClassifier(checkpoint=Checkpoint(folder, resume=True)).fit(*iris)
+
+
+def test_a_folder_that_another_process_is_making_is_a_folder(tmp_path):
+    folder, is_over = tmp_path / "search", threading.Event()
+
+    def make_and_remove():
+        while not is_over.is_set():
+            folder.mkdir()
+            folder.rmdir()
+
+    thread = threading.Thread(target=make_and_remove)
+    thread.start()
+    try:
+        assert all(checkpoint_file(folder, {}).parent == folder for _ in range(5_000))
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def test_only_settings_that_can_change_a_result_identify_a_checkpoint(iris, tmp_path):

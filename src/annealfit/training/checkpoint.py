@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -233,5 +234,9 @@ def checkpoint_file(given: StrPath, settings: Mapping[str, Any]) -> Path:
 
 def is_folder(given: StrPath) -> bool:
     """Whether a checkpoint path is a folder of checkpoints: it is one, ends in a separator, or has no suffix."""
-    path = Path(given)
-    return path.is_dir() or os.fspath(given).endswith(("/", os.sep)) or (not path.exists() and not path.suffix)
+    if os.fspath(given).endswith(("/", os.sep)):
+        return True
+    try:  # one look: another process may be making the folder
+        return stat.S_ISDIR(os.stat(given).st_mode)
+    except OSError:
+        return not Path(given).suffix
