@@ -112,12 +112,13 @@ class CheckpointFile:
         history = _read_history(tensors, manifest, iteration)
         stored = manifest.get("parts")
         if stored is None:
-            state = _read_state(tensors, manifest, iteration)
+            state = _read_state(tensors, manifest, iteration, begun=True)
             best = _read_best(manifest, iteration, lambda: tensors.real("best_weights", state.weights.shape))
             return replace(state, best=best), history
-        layers = {
-            name: _read_state(tensors.under(f"{name}."), own, iteration) for name, own in stored.entries().items()
-        }
+        layers = {}
+        for name, own in stored.entries().items():
+            found = tensors.under(f"{name}.")
+            layers[name] = _read_state(found, own, iteration, begun="ranges" in found)
         best = _read_best(
             manifest,
             iteration,
@@ -155,9 +156,9 @@ def _stored(state: TrainingState) -> tuple[dict[str, np.ndarray], dict[str, Any]
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}, numbers
 
 
-def _read_state(tensors: TensorFields, stored: Field, iteration: int) -> TrainingState:
+def _read_state(tensors: TensorFields, stored: Field, iteration: int, *, begun: bool) -> TrainingState:
+    """Read a state; a layer that has not begun, and only a layer, has no ranges."""
     weights = tensors.real("weights", (None, None))
-    begun = "ranges" in tensors
     ranges = tensors.real("ranges", (None,), positive=True) if begun else None
     last = rating = anchor = previous = None
     if "last_ranges" in tensors:
