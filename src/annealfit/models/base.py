@@ -29,7 +29,6 @@ from annealfit.models.predictions import LinearPredictions
 from annealfit.models.settings import (
     check_settings,
     checkpoint_of,
-    resolved_sampler,
     sampler_of,
     training_settings,
     translate_old,
@@ -37,7 +36,7 @@ from annealfit.models.settings import (
 )
 from annealfit.problems.problem import Problems
 from annealfit.samplers import Sampler
-from annealfit.samplers.catalogue import default_sampler, opened_sampler
+from annealfit.samplers.catalogue import default_sampler, opened_sampler, resolve_sampler
 from annealfit.samplers.protocol import Preflight
 from annealfit.training import Checkpoint, HistoryRow, Method, TrainingResult, run
 from annealfit.training.checkpoint import CheckpointFile, checkpoint_file, is_folder, stored_seed
@@ -63,6 +62,7 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
     method: str | Method
     sampler: Sampler | str | None
     class_weight: Mapping[Any, float] | str | None
+    tol: float = 0.0  # of an estimator without certificates
     patience: int | None
     time_limit: float | None
     validation_fraction: float | None
@@ -75,10 +75,6 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
 
     history_: list[HistoryRow]
     quantization_: LowBitReport
-
-    @property
-    def _tolerance(self) -> float:
-        return getattr(self, "tol", 0.0)
 
     def _described_filters(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return the settings of the filters of a network one by one, removing them from `settings`."""
@@ -284,7 +280,7 @@ class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
         """Return a parameter as an object with settings: words and paths become the objects they stand for."""
         given = getattr(self, name, None)
         if name == "sampler":
-            return resolved_sampler(self)
+            return resolve_sampler(sampler_of(self))
         if name == "method":
             return as_method(given)
         return Checkpoint(given) if name == "checkpoint" and not isinstance(given, Settings | None) else given

@@ -31,9 +31,9 @@ _IMAGES_AT_ONCE = 64  # a unit of work of a thread
 
 @dataclass(frozen=True, eq=False)
 class BaselineResult:
-    """Weights of shape (D, outputs) with the bias in the last row, and a row per step."""
+    """Weights (D, outputs), the bias in the last row, or those of every part of a network, and a row per step."""
 
-    weights: NDArray[np.float64]
+    weights: Any
     history: list[HistoryRow]
     seconds: float
 
@@ -78,15 +78,6 @@ def solve_logistic(X: ArrayLike, y: ArrayLike, regularization: float) -> Baselin
     return BaselineResult(weights, [], time.perf_counter() - started)
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkResult:
-    """The weights of every part of a network, and a row per epoch."""
-
-    weights: dict[str, Array]
-    history: list[HistoryRow]
-    seconds: float
-
-
 def train_adam(
     net: ConvNet,
     initial_weights: Mapping[str, Array],
@@ -96,7 +87,7 @@ def train_adam(
     batch_size: int = 50,
     seed: int = 0,
     on_epoch: Callable[[HistoryRow], Any] | None = None,
-) -> NetworkResult:
+) -> BaselineResult:
     """Adam (Kingma and Ba 2015) on the loss of a network, all its parts at once, from the given weights.
 
     The rate falls linearly to zero at the end of the last epoch, as it usually does where the last digits count.
@@ -128,7 +119,7 @@ def train_adam(
         history.append(row)
         if on_epoch is not None and on_epoch(row):
             break
-    return NetworkResult(weights, history, seconds)
+    return BaselineResult(weights, history, seconds)
 
 
 def _batch_gradients(net: ConvNet, weights: Mapping[str, Array], positions: NDArray[np.intp]) -> dict[str, Array]:

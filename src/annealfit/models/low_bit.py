@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from annealfit.models.files import Estimator
 
 
-HEAD_LAYER = "head"
 _ROWS_AT_ONCE = 1024  # of sparse features that are made dense, and of images
 
 
@@ -78,7 +77,7 @@ def quantized(
         head, losses = (refinement or Refinement()).refine(LinearHead(rows, estimator.regularization), head, seed)
     found._set_head(head.weights)
     found.optimality_gap_ = np.inf  # what was certified was so of other weights
-    found.quantization_ = LowBitReport({**layers, HEAD_LAYER: layer}, grid, head, losses)
+    found.quantization_ = LowBitReport({**layers, "head": layer}, grid, head, losses)
     return found
 
 

@@ -80,7 +80,7 @@ def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
 def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: float) -> None:
     """Warn if the training did not converge, was cut short, or lacked answers of the sampler."""
     gap, reason, done = estimator.optimality_gap_, result.stop_reason, result.state.iteration
-    tol = estimator._tolerance
+    tol = estimator.tol
     if reason == "max_iter" and 0 < tol * loss < gap < np.inf:
         warnings.warn(
             f"after {done} iterations the loss {loss:.6g} is only certified to be within "

@@ -37,7 +37,7 @@ class LinearPredictions:
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Logits of shape (N, C); for two classes that of the second, of shape (N,)."""
-        return self._answers(X, _logits_themselves)
+        return self._answers(X, np.asarray)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row, shape (N,)."""
@@ -70,7 +70,7 @@ class LinearPredictions:
         return np.concatenate(list(in_order(answer, chunk_bounds(features, len(self.coef_)))))
 
     def _lazy_answers(self, X: Any, of_logits: Answer) -> Any:
-        """A Dask array of the answers, worked out where the rows are, when somebody asks."""
+        """A Dask array of the answers, computed where the rows are, on demand."""
         validate_data(self, X, skip_check_array=True, reset=False)
         example = of_logits(self._logits(np.zeros((1, X.shape[1]))))
         answer = partial(_answer, self.coef_, self.intercept_, of_logits)
@@ -91,10 +91,6 @@ def _answer(
 def _logits(coef: NDArray[np.float64], intercept: NDArray[np.float64], features: Any) -> NDArray[np.float64]:
     logits = features @ coef.T + intercept
     return logits[:, 0] if len(coef) == 1 else logits
-
-
-def _logits_themselves(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    return logits
 
 
 def _labels_of(classes: NDArray[Any], logits: NDArray[np.float64]) -> NDArray[Any]:

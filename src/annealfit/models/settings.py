@@ -16,7 +16,6 @@ from annealfit._support.description import describe, without_neutral
 from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.problems.encoding import Encoding
 from annealfit.samplers import Sampler, SimulatedAnnealer
-from annealfit.samplers.catalogue import resolve_sampler
 from annealfit.training import Checkpoint, Method, Stopping
 from annealfit.training.method import as_method
 
@@ -68,7 +67,7 @@ def check_settings(estimator: AnnealedEstimator) -> None:
     Encoding(estimator.bits, 1.0)
     check_number("regularization", estimator.regularization, Real, minimum=0)
     check_number("max_iter", estimator.max_iter, Integral, minimum=1)
-    check_number("tol", estimator._tolerance, Real, minimum=0)
+    check_number("tol", estimator.tol, Real, minimum=0)
     check_number("verbose", estimator.verbose, Integral, minimum=0)
     for name in ("warm_start", "early_stopping"):
         if not isinstance(getattr(estimator, name), bool | np.bool_):
@@ -87,7 +86,7 @@ def stopping_of(estimator: AnnealedEstimator) -> Stopping:
     """Return the stopping rules."""
     return Stopping(
         int(estimator.max_iter),
-        float(estimator._tolerance),
+        float(estimator.tol),
         estimator.patience,
         estimator.time_limit,
         bool(estimator.early_stopping),
@@ -193,8 +192,3 @@ def upgrade_settings(estimator: AnnealedEstimator, sampler: Sampler) -> Callable
         return {name: value for name, value in stored.items() if name not in _STOPPING_PARAMETERS}
 
     return upgrade
-
-
-def resolved_sampler(estimator: AnnealedEstimator) -> Sampler:
-    """Return the sampler that the estimator would use."""
-    return resolve_sampler(sampler_of(estimator))
