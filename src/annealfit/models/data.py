@@ -293,7 +293,7 @@ def _check_rows(rows: Rows, others: Rows) -> None:
 def data_of_dask(
     estimator: AnnealedClassifier, X: Any, y: Any, sample_weight: Any, validation_data: Any
 ) -> TrainingData:
-    """Return the data of Dask arrays, whose rows stay where they are."""
+    """Return the data of Dask arrays; their rows are not loaded into this process."""
     if y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None")
     if estimator.validation_fraction is not None:
