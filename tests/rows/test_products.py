@@ -71,7 +71,9 @@ def test_column_sums_and_distances_from_a_centre(dtype):
         _products.subtract_centre(X, centre, copy)
         np.testing.assert_array_equal(copy[:, :5], (X - centre).astype(np.float32))
         assert not copy[:, 5:].any()
-        _products.add_columns(X, weights, centre, totals, farthest)
+        again = np.zeros_like(copy)
+        _products.add_columns(X, weights, centre, again, totals, farthest)
+        np.testing.assert_array_equal(again, copy)
         np.testing.assert_array_equal(farthest, np.abs(X - centre).max(axis=0))
         exact = X.astype(float)
         expected = [weights @ exact, weights @ exact**2, weights @ np.abs(exact)]
@@ -81,7 +83,6 @@ def test_column_sums_and_distances_from_a_centre(dtype):
 @pytest.mark.parametrize("kind", [DenseChunk, single])
 @pytest.mark.parametrize("widths", [(64, 64), (50, 70), (17, 48, 33), (200,)])
 def test_gram_matrices_of_blocks(widths, kind):
-    """Blocks of up to 64 features are computed by a compiled kernel, wider ones by BLAS."""
     generator = np.random.default_rng(0)
     features, values = generator.normal(size=(150, sum(widths))), generator.uniform(0, 3, 150)
     chunk = kind(features, np.zeros(150, dtype=np.intp))

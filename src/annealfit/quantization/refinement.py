@@ -147,7 +147,7 @@ def _joint_curvature(point: HeadPoint) -> Array:
     pairs = list(combinations_with_replacement(range(outputs), 2))
 
     def terms(chunk: Chunk) -> tuple[Array, ...]:
-        of_rows = point.outputs(chunk)[1]
+        of_rows = point.outputs.probabilities(chunk)
         return tuple(
             chunk.gram(chunk.weighted(of_rows[c] * ((1.0 if c == other else 0.0) - of_rows[other])))
             for c, other in pairs

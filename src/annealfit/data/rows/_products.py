@@ -152,19 +152,24 @@ def subtract_centre(features, centre, copy):
             y[j] = x[j] - centre[j]
 
 
-@compiled(void(In2, In1, In1, Out2, Out1), void(InSingle2, In1, In1, Out2, Out1), fastmath=ANY_ORDER)
-def add_columns(features, weights, centre, totals, farthest):
-    """Add to totals (3, d) the weighted sums of features (n, d), of their squares and of their magnitudes.
+@compiled(
+    void(In2, In1, In1, OutSingle2, Out2, Out1), void(InSingle2, In1, In1, OutSingle2, Out2, Out1), fastmath=ANY_ORDER
+)
+def add_columns(features, weights, centre, copy, totals, farthest):
+    """Compute `subtract_centre`, and add to totals (3, d) weighted sums of features (n, d), squares and magnitudes.
 
     `farthest` (d,) becomes the largest distance of each column from the centre (d,), or what it was.
     """
-    for row in range(len(features)):
-        x, a = features[row], weights[row]
-        sums, squares, magnitudes = totals[0], totals[1], totals[2]
+    sums, squares, magnitudes = totals[0], totals[1], totals[2]
+    for row in range(0, len(features), 2):
+        other = min(row + 1, len(features) - 1)  # the last row of an odd number is its own pair, with weight 0
+        x, y, x_copy, y_copy = features[row], features[other], copy[row], copy[other]
+        a, b = weights[row], weights[other] if other > row else 0.0
         for j in range(len(centre)):
-            distance = abs(x[j] - centre[j])
+            x_distance, y_distance = x[j] - centre[j], y[j] - centre[j]
+            x_copy[j], y_copy[j] = x_distance, y_distance
+            distance = max(abs(x_distance), abs(y_distance))
             farthest[j] = farthest[j] if farthest[j] >= distance else distance
-            value = a * x[j]
-            sums[j] += value
-            squares[j] += value * x[j]
-            magnitudes[j] += abs(value)
+            sums[j] += a * x[j] + b * y[j]
+            squares[j] += a * x[j] * x[j] + b * y[j] * y[j]
+            magnitudes[j] += a * abs(x[j]) + b * abs(y[j])

@@ -14,7 +14,6 @@ from annealfit._support.arrays import Array
 
 NEIGHBOURS = 64  # rows that `Chunk.thinned` keeps together
 _BLOCK_ROWS = 2**17  # numbers of a temporary array of column sums, 1 MB
-_WIDEST_COMPILED_BLOCK = 64  # features of a Gram matrix; BLAS is faster for wider blocks
 _SAFE = 1e-12, 1e12  # distances from the centre whose squares can be summed in single precision
 _ORDINARY = 1e-3, 1e3  # largest weights that need no rescaling in single precision
 
@@ -97,9 +96,12 @@ def _shifted_grams(grams: Sequence[Array], blocks: Sequence[slice], origin: Arra
         return list(grams)
     shifted = []
     for gram, block in zip(grams, blocks, strict=True):
-        transform = np.eye(len(gram))
-        transform[:-1, -1] = -origin[block]
-        shifted.append(transform @ gram @ transform.T)
+        total, sums, shift = gram[-1, -1], gram[:-1, -1], origin[block]
+        moved = gram.copy()
+        moved[:-1, :-1] += np.outer(shift, total * shift - sums) - np.outer(sums, shift)
+        moved[:-1, -1] -= total * shift
+        moved[-1, :-1] = moved[:-1, -1]
+        shifted.append(moved)
     return shifted
 
 
@@ -107,19 +109,11 @@ def _dense_block_grams(features: Array, values: Array, blocks: Sequence[slice], 
     """Compute `Chunk.block_grams` of features (n, d or more) in double precision."""
     from annealfit.data.rows import _products  # numba takes a moment to load
 
-    roots = np.sqrt(values)
+    features, roots = np.ascontiguousarray(features), np.sqrt(values)
     start = np.zeros(features.shape[1]) if origin is None else origin
-    grams = []
-    for block in blocks:
-        gram = np.empty((block.stop - block.start + 1,) * 2)
-        if len(gram) <= _WIDEST_COMPILED_BLOCK + 1 and features.flags.c_contiguous:
-            _products.gram_of_block(features, start, roots, block.start, block.stop, gram)
-        else:
-            part = np.empty((len(roots), len(gram)))
-            np.multiply(features[:, block] - start[block], roots[:, None], out=part[:, :-1])
-            part[:, -1] = roots
-            gram = part.T @ part
-        grams.append(gram)
+    grams = [np.empty((block.stop - block.start + 1,) * 2) for block in blocks]
+    for block, gram in zip(blocks, grams, strict=True):
+        _products.gram_of_block(features, start, roots, block.start, block.stop, gram)
     return grams
 
 
@@ -210,8 +204,13 @@ class SingleChunk(Chunk):
         """`x − centre` in single precision, with columns of zeros up to a multiple of the vector length."""
         from annealfit.data.rows import _products
 
-        copy = np.zeros((len(self.features), _padded_size(len(self.centre))), np.float32)
+        copy = self._empty_copy()
         _products.subtract_centre(self.features, self.centre, copy)
+        return copy
+
+    def _empty_copy(self) -> NDArray[np.float32]:
+        copy = np.empty((len(self.features), _padded_size(len(self.centre))), np.float32)
+        copy[:, len(self.centre) :] = 0.0
         return copy
 
     def project(self, weights: Array) -> Array:
@@ -261,11 +260,13 @@ class SingleChunk(Chunk):
 
     @cached_property
     def _columns(self) -> tuple[Array, Array]:
+        """Column sums (3, d) and largest distances from the centre (d,); the same pass fills the copy."""
         from annealfit.data.rows import _products
 
         weights = np.ones(len(self.labels)) if self.weights is None else self.weights
-        totals, farthest = np.zeros((3, len(self.centre))), np.zeros(len(self.centre))
-        _products.add_columns(self.features, weights, self.centre, totals, farthest)
+        totals, farthest, copy = np.zeros((3, len(self.centre))), np.zeros(len(self.centre)), self._empty_copy()
+        _products.add_columns(self.features, weights, self.centre, copy, totals, farthest)
+        self.__dict__["_copy"] = copy
         return totals, farthest
 
     def column_sums(self) -> Array:

@@ -35,7 +35,6 @@ Term = Callable[[Chunk], tuple[Any, ...]]
 
 ARITHMETICS = ("auto", "double", "numpy")
 SINGLE_FEATURES = 100  # "auto" computes outputs in single precision from this many features on: docs/large.md
-_WHOLE_ROWS = 2**17  # dense rows in memory are one chunk below this number
 _CENTRE_ROWS = 15  # their median is the centre: outliers do not move it, and a constant feature is its own centre
 
 
@@ -182,15 +181,15 @@ class InMemoryRows(Rows):
             self._chunks: list[Chunk] = [SparseChunk(features, labels, weights)]
             return
         self._features = np.ascontiguousarray(features, dtype=np.float64)
+        is_whole = arithmetic == "numpy" or features.size * n_classes < WORTH_THREADS
+        step = len(labels) if is_whole else rows_at_once(self._features, n_classes)
+        bounds = chunk_bounds(self._features, n_classes, step)
         if arithmetic == "auto" and features.shape[1] >= SINGLE_FEATURES:
             centre = centre_of(self._features[centre_positions(len(labels))])
-            bounds = chunk_bounds(self._features, n_classes, rows_at_once(self._features, n_classes))
             single = [SingleChunk(*self._part(each), centre, each[0]) for each in bounds]
             self.is_single = all(in_order(lambda chunk: chunk.is_safe, single))
             self._chunks = list(single)
         if not self.is_single:
-            step = _WHOLE_ROWS if len(labels) >= _WHOLE_ROWS else len(labels)
-            bounds = chunk_bounds(self._features, n_classes, step)
             self._chunks = [DenseChunk(*self._part(each), each[0]) for each in bounds]
 
     def _part(self, bounds: tuple[int, int]) -> tuple[Array, NDArray[np.intp], Array | None]:
@@ -202,13 +201,9 @@ class InMemoryRows(Rows):
         return self._chunks
 
     def sum(self, term: Term) -> tuple[Any, ...]:
-        """Return the sums over all chunks in their order; chunks of large data are processed in threads."""
-        if len(self._chunks) == 1:
-            return term(self._chunks[0])
-        if self.entries * self.n_classes < WORTH_THREADS:
-            return add_up(map(term, self._chunks))
+        """Return the sums over all chunks in their order; large data has several, which are processed in threads."""
         keep_memory()
-        return add_up(in_order(term, self._chunks))
+        return add_up(in_order(term, self._chunks)) if len(self._chunks) > 1 else term(self._chunks[0])
 
     @cached_property
     def entries(self) -> int:

@@ -47,17 +47,16 @@ def loss_lower_bound(point: HeadPoint) -> float:
     head = point.head
     if head.regularization <= 0:
         return -np.inf
-    logits_of = _exact_logits(point)
     wanted = head.rows.class_shares
-    biases, found = _balanced_biases(point, wanted, logits_of)
+    biases, found = _balanced_biases(point, wanted)
     # `kept·p + rest` has the wanted shares, with `kept` as large as leaves no part of `rest` negative.
     kept = float(np.min(np.divide(wanted, found, out=np.ones_like(wanted), where=found > wanted)))
     rest = np.maximum(wanted - kept * found, 0.0)[:, None]
-    link = head.link
+    link, outputs = head.link, point.exact_outputs
 
     def term(chunk: Chunk) -> tuple[float, Array]:
         """Σ_n a_n H(p_n) and Σ_n a_n (p_n − y_n) x_nᵀ."""
-        distribution, entropies = _tilted(logits_of(chunk), biases)
+        distribution, entropies = _tilted(link.logits(outputs.project(chunk)), biases)
         residuals = link.residuals(link.of_outputs(kept * distribution + rest), chunk.labels)
         return chunk.weighted(entropies).sum(), chunk.exact_moments(chunk.weighted(residuals))
 
@@ -73,30 +72,13 @@ def loss_lower_bound(point: HeadPoint) -> float:
     return max(bound, 0.0) if np.isfinite(bound) else 0.0  # neither cross-entropy nor penalty is negative
 
 
-def _exact_logits(point: HeadPoint) -> Callable[[Chunk], Array]:
-    """Return a function of a chunk: logits (C, n) in double precision, cached for rows that stay in memory."""
-    head = point.head
-    link, weights = head.link, point.weights
-    cache: dict[Chunk, Array] | None = {} if head.rows.chunks_are_cached else None
-
-    def logits_of(chunk: Chunk) -> Array:
-        if cache is not None and chunk in cache:
-            return cache[chunk]
-        found = np.ascontiguousarray(link.logits(chunk.exact_project(weights)), dtype=np.float64)
-        if cache is not None:
-            cache[chunk] = found
-        return found
-
-    return logits_of
-
-
-def _balanced_biases(point: HeadPoint, wanted: Array, logits_of: Callable[[Chunk], Array]) -> tuple[Array, Array]:
+def _balanced_biases(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
     """Return changes of the biases (C,) that give the classes the wanted shares, and the shares that they give.
 
     Newton's method takes a handful of steps near the optimum; where a step does not help, biases follow the ratios of
     the shares.
     """
-    rows = point.head.rows
+    rows, link, outputs = point.head.rows, point.head.link, point.exact_outputs
     biases, shortfall = np.where(wanted > 0, 0.0, -np.inf), np.inf  # a class without members is left out
     streamed = not rows.chunks_are_cached or len(wanted) > MOST_GROUPS
     steps = _STREAMED_BALANCING_STEPS if streamed else _BALANCING_STEPS
@@ -104,7 +86,7 @@ def _balanced_biases(point: HeadPoint, wanted: Array, logits_of: Callable[[Chunk
 
         def term(chunk: Chunk, biases: Array = biases) -> tuple[Array, Array]:
             """Σ_n a_n p_n and Σ_n a_n p_n p_nᵀ."""
-            shares = _tilted(logits_of(chunk), biases)[0]
+            shares = _tilted(link.logits(outputs.project(chunk)), biases)[0]
             weighted = chunk.weighted(shares)
             return weighted.sum(axis=1), weighted @ shares.T
 
@@ -142,7 +124,7 @@ def _tilted(logits: Array, biases: Array) -> tuple[Array, Array]:
     from annealfit.training.objectives import _kernels  # numba takes a moment to load
 
     found = np.empty(logits.shape), np.empty(logits.shape[1])
-    _kernels.tilt(logits, biases, *found)
+    _kernels.tilt(np.ascontiguousarray(logits), biases, *found)
     return found
 
 
@@ -214,7 +196,7 @@ def _hessian_product(point: HeadPoint, coordinates: Coordinates) -> Callable[[Ar
 
         def term(chunk: Chunk) -> tuple[Array]:
             """Σ_n a_n (diag π_n − π_nπ_nᵀ) Zx_n x_nᵀ."""
-            slopes = link.hessian_product(now(chunk)[1], chunk.project(raw.T))
+            slopes = link.hessian_product(now.probabilities(chunk), chunk.project(raw.T))
             return (chunk.moments(chunk.weighted(slopes)),)
 
         return coordinates.pull_gradients(head.rows.mean(term)[0] + raw * head.ridge)

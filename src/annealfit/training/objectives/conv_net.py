@@ -188,7 +188,7 @@ class LayerPoint:
 
         def term(chunk: Any) -> tuple[Array]:
             """Σ_n a_n J_nᵀ(π_n − y_n)."""
-            residuals = head.link.residuals(now(chunk)[1], chunk.labels)
+            residuals = head.link.residuals(now.probabilities(chunk), chunk.labels)
             cotangents = chunk.weighted(residuals).T @ head_weights[:-1].T
             total = np.zeros(self.weights.shape)
             images = head.net.images.take(chunk.positions)

@@ -117,13 +117,11 @@ class LinearHead:
         """Return the head at weights (D, outputs)."""
         return HeadPoint(self, weights)
 
-    def evaluate(self, weights: Array, *, exact: bool = False) -> tuple[float, float]:
-        """Return cross-entropy and accuracy at weights (D, outputs), with `exact` in double precision."""
-        link = self.link
+    def evaluate(self, outputs: Outputs) -> tuple[float, float]:
+        """Return cross-entropy and accuracy."""
 
         def term(chunk: Chunk) -> tuple[float, float]:
-            outputs = chunk.exact_project(weights) if exact else chunk.project(weights)
-            _, losses, right = link.evaluate(outputs, chunk.labels)
+            _, losses, right = outputs.evaluate(chunk)
             return chunk.weighted(losses).sum(), chunk.weighted(right).sum()
 
         cross_entropy, accuracy = self.rows.mean(term)
@@ -134,11 +132,17 @@ class LinearHead:
         for known in self._recent:
             if known.weights is weights:
                 return known
-        return Outputs(self.link, weights, {} if self.rows.chunks_are_cached else None)
+        return Outputs(self.link, weights, cached=self.rows.chunks_are_cached)
+
+    def exact_outputs_at(self, weights: Array) -> Outputs:
+        """Return the outputs at weights in double precision."""
+        if not self.rows.is_single:
+            return self.outputs_at(weights)
+        return Outputs(self.link, weights, cached=self.rows.chunks_are_cached, exact=True)
 
     def figures(self, weights: Array) -> dict[str, float]:
         """Return loss, cross-entropy and accuracy at weights."""
-        cross_entropy, accuracy = self.evaluate(weights)
+        cross_entropy, accuracy = self.evaluate(Outputs(self.link, weights, cached=False))
         return {"loss": cross_entropy + self.penalty(weights), "cross_entropy": cross_entropy, "accuracy": accuracy}
 
     def penalty(self, weights: Array) -> float:
@@ -152,23 +156,31 @@ class Outputs:
     The object can be sent to other processes: it refers to the link and the weights only.
     """
 
-    def __init__(self, link: Link, weights: Array, cache: dict[Chunk, tuple[Array, Array]] | None) -> None:
-        self.link, self.weights, self._cache = link, weights, cache
+    def __init__(self, link: Link, weights: Array, *, cached: bool, exact: bool = False) -> None:
+        self.link, self.weights, self._cached, self._exact = link, weights, cached, exact
+        self._outputs: dict[Chunk, Array] = {}
+        self._probabilities: dict[Chunk, Array] = {}
+
+    def project(self, chunk: Chunk) -> Array:
+        """Return outputs (outputs, n)."""
+        found = self._outputs.get(chunk)
+        if found is None:
+            found = chunk.exact_project(self.weights) if self._exact else chunk.project(self.weights)
+            if self._cached:
+                self._outputs[chunk] = found
+        return found
 
     def evaluate(self, chunk: Chunk) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Return probabilities, losses and which rows are right."""
-        outputs = chunk.project(self.weights)
-        found = self.link.evaluate(outputs, chunk.labels)
-        if self._cache is not None:
-            self._cache[chunk] = outputs, found[0]
+        found = self.link.evaluate(self.project(chunk), chunk.labels)
+        if self._cached:
+            self._probabilities[chunk] = found[0]
         return found
 
-    def __call__(self, chunk: Chunk) -> tuple[Array, Array]:
-        """Return outputs and probabilities (outputs, n)."""
-        if self._cache is not None and chunk in self._cache:
-            return self._cache[chunk]
-        outputs = chunk.project(self.weights)
-        return outputs, self.link.evaluate(outputs, chunk.labels)[0]
+    def probabilities(self, chunk: Chunk) -> Array:
+        """Return probabilities (outputs, n)."""
+        found = self._probabilities.get(chunk)
+        return self.evaluate(chunk)[0] if found is None else found
 
 
 class HeadPoint:
@@ -215,11 +227,11 @@ class HeadPoint:
         def term(chunk: Chunk) -> tuple[Array, float]:
             """Σ_n a_n zᵀ(diag π_n − π_nπ_nᵀ)z' for the changes z of the outputs along the directions."""
             part = chunk.thinned(every) if every > 1 else chunk
-            outputs, probabilities = now(part)
+            outputs, probabilities = now.project(part), now.probabilities(part)
             changes = np.empty((len(directions), *outputs.shape))
             for index, direction in enumerate(directions):
                 if before is not None and index == 1:
-                    np.subtract(outputs, before(part)[0], out=changes[1])
+                    np.subtract(outputs, before.project(part), out=changes[1])
                 else:
                     changes[index] = part.project(direction.T)
             return link.curvature_along(probabilities, changes, part.weights), part.total_weight
@@ -255,7 +267,7 @@ class HeadPoint:
         now = self.outputs
 
         def term(chunk: Chunk) -> tuple[Array]:
-            probabilities = now(chunk)[1]
+            probabilities = now.probabilities(chunk)
             variances = chunk.weighted(probabilities * (1 - probabilities))
             return (np.stack([chunk.gram(variance) for variance in variances]),)
 
@@ -264,14 +276,17 @@ class HeadPoint:
 
     def distribution(self, chunk: Chunk) -> Array:
         """Return the probabilities of all classes (C, n) for a chunk."""
-        return self.head.link.distribution(self.outputs(chunk)[1])
+        return self.head.link.distribution(self.outputs.probabilities(chunk))
+
+    @cached_property
+    def exact_outputs(self) -> Outputs:
+        """Outputs in double precision."""
+        return self.head.exact_outputs_at(self.weights)
 
     @cached_property
     def exact_loss(self) -> float:
         """The loss in double precision, where outputs are in single."""
-        if not self.head.rows.is_single:
-            return self.loss
-        return self.head.evaluate(self.weights, exact=True)[0] + self.penalty
+        return self.head.evaluate(self.exact_outputs)[0] + self.penalty if self.head.rows.is_single else self.loss
 
     def is_within(self, gap: float) -> bool:
         """Whether the loss is certified to be at most `gap` above the optimum."""
