@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import ndimage
 
 from annealfit.data.datasets import RESIZE_METHODS
 from annealfit.data.datasets.images import resize, to_grey
@@ -45,6 +46,13 @@ def test_area_is_pillows_box_where_pixels_divide_evenly():
     np.testing.assert_allclose(resize(image[None].astype(float), 8, 8)[0], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("size", [8, 13, 1])
+def test_zoom_is_scipys(size):
+    images = np.random.default_rng(8).random((2, 28, 28))
+    expected = [ndimage.zoom(image, size / 28, order=1) for image in images]
+    np.testing.assert_allclose(resize(images, size, size, "zoom"), expected, atol=1e-14)
+
+
 def test_colour_is_resized_channel_by_channel():
     images = np.random.default_rng(5).random((2, 9, 7, 3))
     small = resize(images, 4, 3)
@@ -62,3 +70,8 @@ def test_the_same_size_changes_no_bit():
 def test_grey_is_luma():
     red, green, blue = np.eye(3)
     assert to_grey(np.array([[[red, green, blue]]])).tolist() == [[[0.299, 0.587, 0.114]]]
+
+
+def test_grey_is_the_mean_of_the_channels_where_asked():
+    images = np.random.default_rng(9).random((2, 3, 4, 3))
+    np.testing.assert_allclose(to_grey(images, "mean"), images.mean(axis=3))

@@ -1,3 +1,4 @@
+import dataclasses
 import subprocess
 import sys
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import ndimage
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -126,6 +128,77 @@ def write_mnist(directory, white=255, n_images=20, n_labels=20, first_label=0):
         labels = bytes([0, 0, 8, 1, 0, 0, 0, n_labels]) + bytes(n % 10 + first_label for n in range(n_labels))
         (directory / f"mnist/{part}-images-idx3-ubyte").write_bytes(images)
         (directory / f"mnist/{part}-labels-idx1-ubyte").write_bytes(labels)
+
+
+# The images behind the paper's tables
+
+
+def write_idx(path, array):
+    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(header + array.astype(np.uint8).tobytes())
+
+
+@pytest.mark.filterwarnings("ignore::annealfit.data.datasets.DataWarning")
+@pytest.mark.parametrize("name", ["kmnist", "emnist"])
+def test_published_images_are_drawn_from_both_parts_and_zoomed(tmp_path, monkeypatch, name):
+    """Two images of every class in each part; three of the four are drawn, so no part alone has enough."""
+    monkeypatch.setitem(DATASETS, name, dataclasses.replace(DATASETS[name], n_train=20, n_test=10))
+    first, prefix = (1, "emnist-letters-") if name == "emnist" else (0, "")
+    images, labels = np.random.default_rng(0).integers(0, 256, (40, 28, 28)), np.arange(40) % 10
+    for kind, values in (("images-idx3", images), ("labels-idx1", labels + first)):
+        for part, rows in (("train", values[:20]), ("test" if prefix else "t10k", values[20:])):
+            write_idx(tmp_path / name / f"{prefix}{part}-{kind}-ubyte", rows)
+    data = load_dataset(name, seed=3, images="published", data_dir=tmp_path)
+    zoomed = [ndimage.zoom(image / 255, 8 / 28, order=1).round(9).tobytes() for image in images]  # as they are stored
+    found = [image.round(9).tobytes() for image in (*data.X_train, *data.X_test)]
+    assert [labels[zoomed.index(image)] for image in found] == [*data.y_train, *data.y_test]
+    assert len(set(found)) == 30
+    assert np.bincount(data.y_train).tolist() == [2] * 10
+    assert np.bincount(data.y_test).tolist() == [1] * 10
+    assert data.images == "published"
+    assert data.description.startswith("40 images in one pool")
+    lazy = load_dataset(name, seed=3, images="published", data_dir=tmp_path, lazy=True)
+    np.testing.assert_array_equal(lazy.X_train[:], data.X_train)
+    assert not np.array_equal(load_dataset(name, seed=4, images="published", data_dir=tmp_path).X_train, data.X_train)
+
+
+def test_the_published_mnist_is_the_digits(tmp_path):
+    data = load_dataset("mnist", seed=42, images="published", data_dir=tmp_path)  # needs none of MNIST's files
+    digits = {image.tobytes() for image in load_digits().images / 16.0}
+    found = {image.tobytes() for image in (*data.X_train, *data.X_test)}
+    assert found <= digits
+    assert (data.X_train.shape, data.X_test.shape) == ((1000, 8, 8), (500, 8, 8))
+    assert np.bincount(data.y_train).tolist() == [100] * 10
+    assert "digits" in data.name
+    assert "digits in place of MNIST" in data.description
+
+
+def test_the_published_digits_study_has_one_split():
+    digits = load_digits()
+    X_train, X_test, y_train, y_test = train_test_split(
+        digits.images / 16.0, digits.target, test_size=0.3, random_state=42, stratify=digits.target
+    )
+    for seed in (42, 43):
+        data = load_dataset("digits", seed=seed, images="published")
+        np.testing.assert_array_equal(data.X_train, X_train[:1000])
+        np.testing.assert_array_equal(data.y_train, y_train[:1000])
+        np.testing.assert_array_equal(data.X_test, X_test)
+        np.testing.assert_array_equal(data.y_test, y_test)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("digits", {"images": "paper"}, "images is 'paper'; choose one of 'published', 'stated'"),
+        ("digits", {"images": "published", "size": 16}, 'fixes n_train, n_test, size.*images="stated"'),
+        ("digits", {"images": "published", "n_train": 100}, "leave them out"),
+        ("own.npz", {"images": "published"}, "data set is 'own.npz'; choose one of 'cifar10'"),
+    ],
+)
+def test_published_images_have_no_settings(name, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        load_dataset(name, **options)
 
 
 def test_nothing_optional_is_needed_to_import_and_load_digits():

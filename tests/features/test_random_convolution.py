@@ -51,6 +51,25 @@ def test_filters_are_uniform_within_the_inverse_root_of_the_fan_in():
         assert abs(values.mean()) < 0.03
 
 
+def test_the_published_bank_is_one_for_all_seeds():
+    generator = np.random.RandomState(42)
+    expected = np.array([generator.uniform(-np.sqrt(6 / 11), np.sqrt(6 / 11)) for _ in range(18)]).reshape(2, 3, 3)
+    for seed in (1, 2):
+        model = RandomConvFeatures(filters="published", random_state=seed).fit(IMAGES)
+        np.testing.assert_array_equal(model.filters_[0][:, 0], expected)
+        np.testing.assert_array_equal(model.biases_[0], 0)
+    corner = max(np.sum(IMAGES[0, r : r + 3, c : c + 3] * expected[1]) for r in (0, 1) for c in (0, 1))
+    assert model.transform(IMAGES)[0, 9] == pytest.approx(max(corner, 0))  # cross-correlation, ReLU, 2×2 pooling
+
+
+@pytest.mark.parametrize("options", [{"n_filters": 3}, {"kernel_size": 4}, {"n_filters": [2, 2]}])
+def test_the_published_bank_fits_its_own_layer_only(options):
+    with pytest.raises(InvalidInputError, match=r'one layer of 2 filters of 3×3 on grey.*or use filters="uniform"'):
+        RandomConvFeatures(filters="published", pool_size=1, **options).fit(IMAGES)
+    with pytest.raises(InvalidInputError, match="2 of 3×3 on 3 channels"):
+        RandomConvFeatures(filters="published").fit(np.zeros((2, 8, 8, 3)))
+
+
 def test_layers_compose():
     images = np.random.default_rng(2).random((4, 12, 12))
     two = RandomConvFeatures([3, 5], [3, 2], [2, 1], random_state=1).fit(images)
@@ -135,6 +154,7 @@ def test_feature_names_follow_the_columns():
         (IMAGES, {"kernel_size": 2.5}, "at least 1"),
         (IMAGES, {"kernel_size": [3, 3], "pool_size": [2, 2, 2]}, "different numbers of layers"),
         (IMAGES, {"standardize": "yes"}, "'features', 'none', 'pixels'"),
+        (IMAGES, {"filters": "paper"}, "'published'"),
         (IMAGES, {"image_shape": (4, 16)}, "image_shape"),
         (np.zeros((3, 64)), {"image_shape": (8,)}, "image shape"),
         (np.zeros((3, 64)), {"image_shape": (8, 9)}, "expected"),

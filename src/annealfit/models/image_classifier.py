@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from annealfit._support.errors import FileFormatError
 from annealfit._support.files import StrPath, read_tensors, write_tensors
 from annealfit._support.schema import Field
-from annealfit.data.datasets import RESIZE_METHODS, ImagePreparation, read_image
+from annealfit.data.datasets import GREY_WEIGHTS, RESIZE_METHODS, ImagePreparation, read_image
 from annealfit.data.features import OnnxFeatures, RandomConvFeatures
 from annealfit.models import AnnealedClassifier
 
@@ -22,7 +22,12 @@ def _preparation(stored: Field | None) -> ImagePreparation:
     """What is done to images; 0.1.0 stored nothing of it: its command line always resized by area, without colour."""
     if stored is None:
         return ImagePreparation()
-    return ImagePreparation(color=stored["color"].flag(), resize=stored["resize"].one_of(RESIZE_METHODS))
+    grey = stored.get("grey")  # 0.2.0 had one conversion, and did not name it
+    return ImagePreparation(
+        color=stored["color"].flag(),
+        resize=stored["resize"].one_of(RESIZE_METHODS),
+        grey="luma" if grey is None else grey.one_of(GREY_WEIGHTS),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +48,7 @@ class ImageClassifier:
         tensors: dict[str, NDArray[Any]] = {}
         manifest: dict[str, Any] = {
             "class_names": list(self.class_names),
-            "preparation": {"color": self.preparation.color, "resize": self.preparation.resize},
+            "preparation": {name: getattr(self.preparation, name) for name in ("color", "resize", "grey")},
         }
         for part in ("features", "classifier"):
             part_tensors, manifest[part] = getattr(self, part).to_tensors()

@@ -12,12 +12,13 @@ from annealfit.data.datasets.formats import (
     TruncatedFileError,
     UnsafeArchiveError,
 )
-from annealfit.data.datasets.images import RESIZE_METHODS, ImagePreparation, read_image
+from annealfit.data.datasets.images import GREY_WEIGHTS, RESIZE_METHODS, ImagePreparation, read_image
 from annealfit.data.datasets.loading import Dataset, Size, load_dataset, load_table
 from annealfit.data.datasets.own_data import image_files, is_feature_table
 
 __all__ = [
     "DATASETS",
+    "GREY_WEIGHTS",
     "RESIZE_METHODS",
     "CorruptFileError",
     "DataWarning",

@@ -1,9 +1,9 @@
 """Labelled images, and what is done to them between a file and a model: reading, grey conversion, resizing.
 
 Resizing is separable: with weights R (h, H) and C (w, W), whose rows sum to 1, an image P (H, W) becomes R P Cᵀ (h, w).
-When an image shrinks, the kernels widen with the reduction, so that every pixel counts (antialiasing); "nearest" is the
-exception and picks one pixel. A new method is a function from (n_in, n_out) to the weights, and its name in
-`RESIZE_METHODS`.
+When an image shrinks, the kernels widen with the reduction, so that every pixel counts (antialiasing); "nearest" and
+"zoom" are the exceptions: they look at one pixel and at two. A new method is a function from (n_in, n_out) to the
+weights, and its name in `RESIZE_METHODS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from annealfit.data.rows import SlicedTable
 
 MAX_PIXELS = 24_000_000  # of an image file; in double precision a pixel takes 24 bytes
 _STACK = 4096  # images that are converted and resized at a time: 26 MB of 28×28
-_LUMA = np.array([0.299, 0.587, 0.114])  # of red, green and blue, by ITU-R BT.601
+# Of red, green and blue: ITU-R BT.601, and the mean of the channels.
+GREY_WEIGHTS = {"luma": np.array([0.299, 0.587, 0.114]), "mean": np.full(3, 1 / 3)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +78,15 @@ class ImagePreparation:
     size: tuple[int, int] | None = None  # height and width; None keeps the native size
     color: bool = False
     resize: str = "area"  # a key of RESIZE_METHODS
+    grey: str = "luma"  # a key of GREY_WEIGHTS
 
     def __post_init__(self) -> None:
         choose("resize", self.resize, RESIZE_METHODS)
+        choose("grey", self.grey, GREY_WEIGHTS)
 
     def __call__(self, images: Array) -> Array:
         """Prepare images (N, H, W) or (N, H, W, 3) with values in [0, 1]; the result is (N, h, w) unless in colour."""
-        chosen = images if self.color else to_grey(images)
+        chosen = images if self.color else to_grey(images, self.grey)
         height, width = images.shape[1:3] if self.size is None else self.size
         return np.clip(resize(chosen, height, width, self.resize), 0.0, 1.0)  # bicubic and lanczos overshoot
 
@@ -153,13 +156,13 @@ def _read_16_bits(image: Any) -> Array:
     return np.repeat(pixels[..., None] / 65535.0, 3, axis=2)
 
 
-def to_grey(images: Array) -> Array:
-    """Convert colour (N, H, W, 3) to grey (N, H, W) by ITU-R 601 luma; grey images are returned unchanged.
+def to_grey(images: Array, method: str = "luma") -> Array:
+    """Convert colour (N, H, W, 3) to grey (N, H, W); grey images are returned unchanged.
 
     >>> to_grey(np.ones((1, 2, 2, 3))).round(12).tolist()
     [[[1.0, 1.0], [1.0, 1.0]]]
     """
-    return images if images.ndim == 3 else images @ _LUMA
+    return images if images.ndim == 3 else images @ GREY_WEIGHTS[method]
 
 
 def resize(images: Array, height: int, width: int, method: str = "area") -> Array:
@@ -199,6 +202,12 @@ def _nearest(n_in: int, n_out: int) -> Array:
     return np.eye(n_in)[chosen]
 
 
+def _zoom(n_in: int, n_out: int) -> Array:
+    """Linear interpolation between two pixels, first on first and last on last, as `scipy.ndimage.zoom(order=1)`."""
+    positions = np.linspace(0.0, n_in - 1.0, n_out)[:, None]
+    return np.maximum(1.0 - np.abs(positions - np.arange(n_in)), 0.0)
+
+
 def _by_kernel(kernel: Callable[[Array], Array], support: float) -> Callable[[int, int], Array]:
     """Weights k((j + ½ − c)/r) around each output pixel's centre c, r = max(1, n_in/n_out)."""
 
@@ -225,4 +234,5 @@ RESIZE_METHODS: dict[str, Callable[[int, int], Array]] = {
     "bicubic": _by_kernel(_cubic, 2.0),
     "lanczos": _by_kernel(lambda x: np.sinc(x) * np.sinc(x / 3.0), 3.0),
     "nearest": _nearest,
+    "zoom": _zoom,
 }

@@ -22,7 +22,7 @@ from annealfit._support.randomness import child_seed
 from annealfit.data.datasets.catalogue import DATASETS
 from annealfit.data.datasets.fetching import fetch, is_available, read_local
 from annealfit.data.datasets.formats import DataWarning, MissingDataError
-from annealfit.data.datasets.images import ImagePreparation, ImageTable, Parts
+from annealfit.data.datasets.images import ImagePreparation, ImageTable, Part, Parts
 from annealfit.data.datasets.own_data import read_own, read_table
 from annealfit.data.rows import Selection, is_out_of_core
 
@@ -43,12 +43,15 @@ class Dataset:
     y_test: Indices
     class_names: tuple[str, ...]
     preparation: ImagePreparation = field(default_factory=ImagePreparation)  # of the images
+    images: str = "stated"  # or "published", as given to `load_dataset`
+    description: str = ""  # which images these are, and how they were drawn, where they are the published ones
 
 
 def load_dataset(
     name: str | os.PathLike[str],
     *,
     seed: int = 42,
+    images: str = "stated",
     n_train: Size | None = None,
     n_test: Size | None = None,
     size: int | None = 8,
@@ -68,13 +71,19 @@ def load_dataset(
         Training images come from the official training part and test images from the official test part,
         as equally many of each class as there are. What comes as one part (digits, own data) is split
         with the class shares it has.
+    images : {"stated", "published"}
+        "stated" are the images that the paper's text names. "published" are those that its tables were made
+        from, inferred from its per-class recalls: scikit-learn's digits as "mnist", official parts pooled,
+        EMNIST's letters transposed as stored, and grey 8×8 images as in `PUBLISHED_PREPARATION`; the other
+        arguments about images must keep their defaults. `Dataset.description` says what was loaded. The draw
+        of 100 + 50 images of each class is unknown: the seed decides it, as it does for the stated ones.
     n_train, n_test : int, "all", or None
         None is the paper's number; for own data, a quarter to test on and the rest to train on.
     size : int or None
         None keeps the native size.
     color : bool
         Keep colour, (N, H, W, 3); otherwise images become grey by ITU-R 601 luma.
-    resize : {"area", "bilinear", "bicubic", "lanczos", "nearest"}
+    resize : {"area", "bilinear", "bicubic", "lanczos", "nearest", "zoom"}
         The paper does not name its method.
     data_dir : path or None
         None is the environment variable ANNEALFIT_DATA, or else the user's cache.
@@ -97,6 +106,14 @@ def load_dataset(
     for word, value in (("n_train", n_train), ("n_test", n_test)):
         if value is not None and not (isinstance(value, str) and value == "all"):
             check_number(word, value, Integral, minimum=0, remedy='or "all" for every image')
+    if choose("images", images, ("stated", "published")) == "published":
+        if (n_train, n_test, size, color, resize) != (None, None, 8, False, "area"):
+            raise InvalidInputError(
+                'images="published" fixes n_train, n_test, size, color and resize; leave them out, '
+                'or use images="stated"'
+            )
+        pool = "digits" if choose("data set", name, DATASETS) == "mnist" else str(name)
+        return _published(str(name), _read_named(pool, data_dir, download), int(seed), lazy)
     if isinstance(name, str) and name in DATASETS:
         title, parts = str(name), _read_named(str(name), data_dir, download)
         n_train = DATASETS[name].n_train if n_train is None else n_train
@@ -109,10 +126,55 @@ def load_dataset(
     train, test = parts.train, parts.test or parts.train
     labels = [part.labels for part in (parts.train, parts.test) if part is not None]
     chosen_train, chosen_test = _draw_subsets(title, labels, len(parts.class_names), n_train, n_test, int(seed))
-    images: list[Any] = [ImageTable(train, chosen_train, preparation), ImageTable(test, chosen_test, preparation)]
-    X_train, X_test = images if lazy else (table[:] for table in images)
-    y_train, y_test = train.labels[chosen_train], test.labels[chosen_test]
-    return Dataset(title, X_train, y_train, X_test, y_test, parts.class_names, preparation)
+    return Dataset(
+        title,
+        *_read_subset(train, chosen_train, preparation, lazy),
+        *_read_subset(test, chosen_test, preparation, lazy),
+        parts.class_names,
+        preparation,
+    )
+
+
+def _read_subset(part: Part, chosen: Indices, preparation: ImagePreparation, lazy: bool) -> tuple[Any, Indices]:
+    table = ImageTable(part, chosen, preparation)
+    return table if lazy else table[:], part.labels[chosen]
+
+
+PUBLISHED_PREPARATION = ImagePreparation((8, 8), resize="zoom", grey="mean")
+
+
+def _published(name: str, parts: Parts, seed: int, lazy: bool) -> Dataset:
+    """Return the images behind the paper's row `name`, drawn from all `parts` as one pool.
+
+    The digits study has one split for all seeds. How the other rows drew from their pools is not known: training
+    images are drawn as from a training part, and test images from what is left.
+    """
+    given = [part for part in (parts.train, parts.test) if part is not None]
+    labels = np.concatenate([part.labels for part in given])
+    images = np.concatenate([np.asarray(part.images) for part in given])
+    what, source, n_classes = f"{len(labels):,} images in one pool", DATASETS[name], len(parts.class_names)
+    if name == "emnist":
+        images, what = images.transpose(0, 2, 1), f"{what}, transposed as they are stored"
+    if name == "mnist":
+        what = f"scikit-learn's digits in place of MNIST, {what}"
+    if name == "digits":
+        train, test = split_stratified(labels, n_classes, "all", source.n_test, 42, name)
+        train, what = train[: source.n_train], f"{what}; the same split for every seed"
+    else:
+        train = choose_balanced(labels, n_classes, source.n_train, seed, 0, f"n_train of {name}")
+        rest = np.delete(np.arange(len(labels)), train)
+        test = rest[choose_balanced(labels[rest], n_classes, source.n_test, seed, 1, f"n_test of {name}")]
+        what = f"{what}; as many of each class, drawn by the seed"
+    pool, preparation = Part(labels, images, parts.train.white), PUBLISHED_PREPARATION
+    return Dataset(
+        f"{name} as published" + (" (scikit-learn's digits)" if name == "mnist" else ""),
+        *_read_subset(pool, train, preparation, lazy),
+        *_read_subset(pool, test, preparation, lazy),
+        parts.class_names,
+        preparation,
+        "published",
+        what,
+    )
 
 
 def _read_named(name: str, data_dir: str | os.PathLike[str] | None, download: bool) -> Parts:

@@ -34,13 +34,18 @@ Sizes = int | Sequence[int]
 class RandomConvFeatures(TransformerMixin, BaseEstimator):
     """Images → features by convolution filters that are drawn once and never trained.
 
-    Each layer convolves (stride 1, no padding) with filters and biases uniform in ±1/√(fan-in), applies
-    ReLU, and max-pools in windows of `pool_size`. One layer on H×W images gives
+    Each layer convolves (stride 1, no padding), applies ReLU, and max-pools in windows of `pool_size`. One layer on H×W
+    images gives
     `d = ⌊(H−k+1)/s⌋ · ⌊(W−k+1)/s⌋ · filters` features.
 
     Parameters
     ----------
     n_filters, kernel_size, pool_size : int, or a sequence with a value per layer
+    filters : {"uniform", "published"}
+        "uniform" draws filters and biases in ±1/√(fan-in). "published" is the one bank behind the paper's
+        tables, for 2 filters of 3×3 on grey images: `RandomState(42).uniform(-a, a, (2, 3, 3))`, no biases.
+        Its scale `a = √(6/11)`, Glorot's limit, was fitted to the paper's results: scale, learning rate and
+        λ trade off, so others fit nearly as well. `random_state` does not change it.
     standardize : {"none", "pixels", "features"}
         Give every input pixel, or every feature, mean 0 and variance 1 over the training data.
     image_shape : (H, W) or (H, W, channels), or None
@@ -68,6 +73,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         kernel_size: Sizes = 3,
         pool_size: Sizes = 2,
         *,
+        filters: str = "uniform",
         standardize: str = "none",
         image_shape: tuple[int, ...] | None = None,
         random_state: Any = None,
@@ -75,6 +81,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         self.n_filters = n_filters
         self.kernel_size = kernel_size
         self.pool_size = pool_size
+        self.filters = filters
         self.standardize = standardize
         self.image_shape = image_shape
         self.random_state = random_state
@@ -199,9 +206,20 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
     def _draw_filters_for(self, X: Any) -> Any:
         """Draw filters for images of the shape of X, with no scalers yet, and return X, checked."""
         choose("standardize", self.standardize, _STANDARDIZATIONS)
+        choose("filters", self.filters, ("uniform", "published"))
         given = X if is_dask(X) or is_out_of_core(X) else _as_array(X)
         self._set_shapes(self._shape_of_images(given))
         self._check_shape(given.shape[1:])
+        if self.filters == "published":
+            shapes = [(shape.filters, shape.channels, shape.kernel) for shape in self.network_.layers]
+            if shapes != [(2, 1, 3)]:
+                raise InvalidInputError(
+                    'filters="published" is one layer of 2 filters of 3×3 on grey images; the layers here are '
+                    + ", ".join(f"{n} of {size}×{size} on {channels} channels" for n, channels, size in shapes)
+                    + ': change them, or use filters="uniform"'
+                )
+            self.filters_, self.biases_ = [published_filters()], [np.zeros(2)]
+            return given
         generator = np.random.default_rng(seed_of(self.random_state))
         self.filters_, self.biases_ = [], []
         for shape in self.network_.layers:
@@ -263,6 +281,12 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             # Filter by filter, as a channels-first network flattens.
             features[start : start + batch] = chunk.transpose(0, 3, 1, 2).reshape(len(chunk), -1)
         return features
+
+
+def published_filters() -> NDArray[np.float64]:
+    """Return the paper's filters (2, 1, 3, 3), inferred from its per-class recalls."""
+    limit = math.sqrt(6 / (2 + 9))
+    return np.random.RandomState(42).uniform(-limit, limit, size=(2, 3, 3))[:, None]
 
 
 def _max_pool(images: NDArray[np.float64], size: int) -> NDArray[np.float64]:
