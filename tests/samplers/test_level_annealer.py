@@ -12,7 +12,8 @@ from annealfit._support.errors import InvalidInputError
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import ExactSolver, LatticeSolver, LevelAnnealer
-from annealfit.samplers.native import _levels
+from annealfit.samplers.native import _levels, levels
+from annealfit.samplers.native.levels import LevelChains
 
 
 @pytest.mark.parametrize(
@@ -226,6 +227,57 @@ def test_polishing_that_is_cut_short_is_no_worse_than_the_best_state_seen(monkey
     start = LevelAnnealer(num_sweeps=0, polish=False).sample(problem).best_energy
     assert (last.energies > start).any()  # where the chain ended
     assert (found.energies <= np.minimum(last.energies, start) + 1e-9 * abs(start)).all()
+
+
+def test_the_clock_starts_before_the_start_is_computed(monkeypatch):
+    """A relaxation that takes the whole limit leaves no time: nothing is annealed, and the start is the answer."""
+    problem, clock, first_levels = random_problem(7, 30, 3), [0.0], LevelAnnealer._first_levels
+
+    def slow(*arguments):
+        clock[0] += 60.0
+        return first_levels(*arguments)
+
+    start = LevelAnnealer(num_sweeps=0, polish=False).sample(problem)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(LevelAnnealer, "_first_levels", slow)
+    found = LevelAnnealer(num_sweeps=10_000_000, time_limit=50.0).sample(problem)
+    assert found.info["num_sweeps"] == 0
+    np.testing.assert_array_equal(found.bits, start.bits)
+
+
+def test_the_time_of_the_last_energies_is_kept_free(monkeypatch):
+    """Annealing and polishing end earlier by the time of the products of the curvature that follow them."""
+    seconds, now = [], iter(range(0, 1000, 10))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(now)))  # every product takes 10 s
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    flag_after = levels.flag_after
+
+    def recorded(limit):
+        seconds.append(limit)
+        return flag_after(limit)
+
+    monkeypatch.setattr(levels, "flag_after", recorded)
+    LevelAnnealer(time_limit=100.0).sample(random_problem(8, 10, 2))
+    assert seconds == pytest.approx([0.75 * 80.0, 80.0])
+
+
+@pytest.mark.parametrize("kernel", ["anneal", "polish"])
+def test_a_flag_stops_a_kernel_before_it_moves_another_parameter(kernel):
+    """The flag is read for every parameter, of every lane and block: once it is set nothing moves."""
+    problem = random_problem(9, 40, 3)
+    start = np.zeros((20, 40), dtype=np.int64)
+    gradients, spacings = np.repeat(problem.gradient[None], 20, axis=0), np.full((20, 40), 0.1)
+    chains = LevelChains(
+        problem.metric, gradients, spacings, -3.5, 7, start, np.arange(20, dtype=np.uint64), num_threads=1
+    )
+    stop = np.ones(1, dtype=np.uint8)
+    if kernel == "anneal":
+        assert chains.anneal(np.ones((5, 20)), stop) == 0
+    else:
+        chains.polish(stop)
+    np.testing.assert_array_equal(chains.levels, start)
+    chains.polish()
+    assert (chains.levels != start).any()
 
 
 def test_problems_of_several_curvatures_share_the_time():

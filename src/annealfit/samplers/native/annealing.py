@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, check_number, choose
 from annealfit._support.randomness import descend
-from annealfit._support.threads import processors
+from annealfit._support.threads import blas_threads, processors
 from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 
@@ -133,6 +133,10 @@ class Limit:
         """The limit of a part of the work that may take this share of the time left."""
         return self if share == 1 else replace(self, deadline=time.monotonic() + share * self.seconds_left)
 
+    def earlier(self, seconds: float) -> Limit:
+        """The limit of work that something follows which takes so many seconds."""
+        return replace(self, deadline=self.deadline - seconds)
+
 
 class Annealer(Sampler):
     """Base of annealers: a schedule, lanes that share a curvature, one time limit, threads.
@@ -166,12 +170,13 @@ class Annealer(Sampler):
         if len(seeds) != len(problems):
             raise InvalidInputError(f"there are {len(problems)} problems and {len(seeds)} seeds; give one seed each")
         self.prepare()  # so that no time limit is spent on compiling
-        limit, own_seeds = Limit.of(self.time_limit, self.interrupt_function), self._read_seeds(seeds)
-        answers: dict[int, Samples] = {}
-        for positions, group in group_by_curvature(problems):
-            part = limit and limit.part(len(positions) / (len(problems) - len(answers)))
-            found = self._anneal(group, own_seeds[positions].ravel(), part)
-            answers.update(zip(positions.tolist(), found, strict=True))
+        with blas_threads(0):  # lanes have threads; those of linear algebra would wait for busy processors
+            limit, own_seeds = Limit.of(self.time_limit, self.interrupt_function), self._read_seeds(seeds)
+            answers: dict[int, Samples] = {}
+            for positions, group in group_by_curvature(problems):
+                part = limit and limit.part(len(positions) / (len(problems) - len(answers)))
+                found = self._anneal(group, own_seeds[positions].ravel(), part)
+                answers.update(zip(positions.tolist(), found, strict=True))
         return [answers[position] for position in range(len(problems))]
 
     def _read_seeds(self, seeds: Sequence[int]) -> NDArray[np.uint64]:

@@ -33,7 +33,8 @@ LANES_PER_BLOCK = 16  # the unit of work of a thread
 WARM, COLD = 1.0, 20.0
 MOST_PARAMETERS_FOR_CHAINS = 100  # the work grows as the square
 RELAXATION_SWEEPS = 4  # of the box-constrained descent that the start is rounded from
-ANNEALING_SHARE = 0.75  # of a time limit; the rest is for polishing
+ANNEALING_SHARE = 0.75  # of the time that a limit leaves after the start; the rest is for polishing
+FIELDS_AT_THE_END = 2  # computed after polishing: of the best states where it was cut short, and for their energies
 
 
 @cache
@@ -180,8 +181,9 @@ class LevelAnnealer(Annealer):
     num_threads : int or None
         Threads over blocks of 16 lanes (a lane is one read of one problem). Results do not depend on it.
     time_limit : float or None
-        Seconds for all problems together. When three quarters have passed, annealing ends early; the best state of
-        every read so far is polished in the time that is left.
+        Seconds for all problems together. The start is always computed: a Cholesky factorisation and four sweeps of a
+        descent. Annealing ends when three quarters of the time left after it have passed; the best state of every
+        read so far is polished in the rest.
     interrupt_function : callable or None
         Called between groups of 32 sweeps; a true answer ends annealing early, and the best states are polished.
 
@@ -222,19 +224,15 @@ class LevelAnnealer(Annealer):
         spacings = 2 * problems.resolutions
         hot, cold = self._beta_ends(problems, spacings)
         gradients = problems.gradients if reads == 1 else np.repeat(problems.gradients, reads, axis=0)
-        chains = LevelChains(
-            problems.metric,
-            gradients,
-            np.repeat(spacings, reads * problems.n_parameters).reshape(gradients.shape),
-            -0.5 * top,
-            top,
-            self._first_levels(problems, spacings, seeds),
-            seeds,
-            num_threads=self.num_threads,
-        )
+        steps = np.repeat(spacings, reads * problems.n_parameters).reshape(gradients.shape)
         line = self._schedule.line(*((hot, cold) if reads == 1 else (np.repeat(hot, reads), np.repeat(cold, reads))))
+        first = self._first_levels(problems, spacings, seeds)
+        started = time.perf_counter()
+        chains = LevelChains(
+            problems.metric, gradients, steps, -0.5 * top, top, first, seeds, num_threads=self.num_threads
+        )
         times.append(time.perf_counter())
-        sweeps = self._run(chains, line, limit)
+        sweeps = self._run(chains, line, limit and limit.earlier(FIELDS_AT_THE_END * (times[-1] - started)))
         times.append(time.perf_counter())
         bits = ((chains.levels[..., None] >> np.arange(problems.bits)) & 1).astype(np.uint8)
         energies = chains.energies().reshape(len(problems), reads)
