@@ -56,7 +56,16 @@ def replacing(path: StrPath) -> Iterator[IO[bytes]]:
     if target.exists() and not target.is_file():
         memory = io.BytesIO()
         yield memory
-        _write_to_device(target, memory.getvalue())
+        try:
+            # O_NONBLOCK: opening a pipe that has no reader fails instead of waiting.
+            handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise InvalidInputError(f"{target} is a pipe without a reader; name a file") from error
+            raise
+        os.set_blocking(handle, True)
+        with open(handle, "wb") as device:
+            device.write(memory.getvalue())
         return
     target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -70,19 +79,6 @@ def replacing(path: StrPath) -> Iterator[IO[bytes]]:
         os.replace(part, target)
 
 
-def _write_to_device(target: Path, content: bytes) -> None:
-    try:
-        # O_NONBLOCK: opening a pipe that has no reader fails instead of waiting.
-        handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise InvalidInputError(f"{target} is a pipe without a reader; name a file") from error
-        raise
-    os.set_blocking(handle, True)
-    with open(handle, "wb") as device:
-        device.write(content)
-
-
 @contextlib.contextmanager
 def part_file(target: Path) -> Iterator[tuple[int, Path]]:
     """Create a locked temporary file (`.part`) beside the target; it is removed at the end unless it was renamed.
@@ -91,13 +87,8 @@ def part_file(target: Path) -> Iterator[tuple[int, Path]]:
     leftover that `remove_leftovers` may delete.
     """
     short = target.name.encode(errors="surrogateescape")[:_LONGEST_NAME].decode(errors="ignore")
-    while True:
-        path = target.parent / f".{short}.{secrets.token_hex(4)}{_PART_SUFFIX}"
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-        _lock(handle, wait=True)
-        if _is_open_file(handle, path):  # not removed as a leftover before it was locked
-            break
-        os.close(handle)  # pragma: no cover (a race of microseconds)
+    path = target.parent / f".{short}.{secrets.token_hex(4)}{_PART_SUFFIX}"
+    handle, _ = _open_locked(path, os.O_EXCL | getattr(os, "O_BINARY", 0), wait=True)
     try:
         yield handle, path
     finally:
@@ -127,16 +118,12 @@ def working_in(folder: Path) -> Iterator[None]:
     """Lock a folder for this process; raise if another process has locked it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _LOCK_FILE
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if _lock(handle, wait=False) is False:
-            with os.fdopen(handle) as file:
-                owner = file.read(20).strip()
-            who = f"process {owner}" if owner.isdigit() else "another process"
-            raise InvalidInputError(f"{folder} is in use by {who}; wait until it is done, or name another folder")
-        if _is_open_file(handle, path):  # the previous owner may have removed it in between
-            break
-        os.close(handle)
+    handle, is_ours = _open_locked(path, 0, wait=False)
+    if not is_ours:
+        with os.fdopen(handle) as file:
+            owner = file.read(20).strip()
+        who = f"process {owner}" if owner.isdigit() else "another process"
+        raise InvalidInputError(f"{folder} is in use by {who}; wait until it is done, or name another folder")
     try:
         os.ftruncate(handle, 0)
         os.write(handle, str(os.getpid()).encode())
@@ -146,6 +133,17 @@ def working_in(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             os.unlink(path)
         os.close(handle)
+
+
+def _open_locked(path: Path, flags: int, *, wait: bool) -> tuple[int, bool]:
+    """Create and open a file and lock it; the second value is False if another process holds the lock."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
+        if _lock(handle, wait=wait) is False:
+            return handle, False
+        if _is_open_file(handle, path):  # nobody has removed it before it was locked
+            return handle, True
+        os.close(handle)  # pragma: no cover (a race of microseconds)
 
 
 def _lock(handle: int, *, wait: bool) -> bool | None:
@@ -191,17 +189,14 @@ class BoundedReader(io.BufferedReader):
 
 def write_json(path: StrPath, value: Any) -> None:
     """Write JSON text atomically; NaN and the infinities become null."""
-    text = json.dumps(_without_nan(value), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(without_nan(value), indent=2, ensure_ascii=False, allow_nan=False)
     with replacing(path) as file:
         file.write(f"{text}\n".encode(errors="replace"))  # file names need not be Unicode
 
 
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nan(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def without_nan(value: Any) -> Any:
+    """Return JSON data with None in place of NaN and infinity, which JSON does not have."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)
 
 
 # The reader of each kind of file, for the error of a wrong one.
@@ -322,7 +317,17 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
     try:
         with BoundedReader(path) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
-            _check_unpacked_size(name, sum(member.file_size for member in members), len(members), file.size)
+            unpacked, available = sum(member.file_size for member in members), free_memory()
+            if len(members) > _MOST_MEMBERS or (available is not None and unpacked > available / 2):
+                raise FileFormatError(
+                    f"{name} unpacks to {unpacked:,} bytes in {len(members):,} arrays, and there are "
+                    f"{available or 0:,} bytes of memory; save fewer or smaller arrays"
+                )
+            if unpacked > max(_UNSUSPICIOUS_BYTES, _MOST_UNPACKED * file.size):
+                raise FileFormatError(
+                    f"{name} unpacks from {file.size:,} to {unpacked:,} bytes, which real data do not; "
+                    "save it uncompressed with numpy.savez if it is meant to"
+                )
             return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise FileFormatError(
@@ -335,20 +340,6 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
             f"{name} holds Python objects or is damaged ({error}); objects are never unpickled: "
             f"save arrays of numbers or strings with numpy.savez"
         ) from error
-
-
-def _check_unpacked_size(name: str, unpacked: int, members: int, packed: int) -> None:
-    available = free_memory()
-    if members > _MOST_MEMBERS or (available is not None and unpacked > available / 2):
-        raise FileFormatError(
-            f"{name} unpacks to {unpacked:,} bytes in {members:,} arrays, and there are {available or 0:,} bytes of "
-            "memory; save fewer or smaller arrays"
-        )
-    if unpacked > max(_UNSUSPICIOUS_BYTES, _MOST_UNPACKED * packed):
-        raise FileFormatError(
-            f"{name} unpacks from {packed:,} to {unpacked:,} bytes, which real data do not; "
-            "save it uncompressed with numpy.savez if it is meant to"
-        )
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:

@@ -7,7 +7,7 @@ another type, out of bounds or not finite raises a `FileFormatError` that names 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -54,63 +54,53 @@ class Field:
         raise FileFormatError(f"{self.source}: {field} is {shown}; expected {expected}")
 
     def __getitem__(self, name: str) -> Field:
-        found = self._below(name, self._mapping().get(name))
-        if name not in self._mapping():
-            found.refuse("a value")
-        return found
+        found = self.entries().get(name)
+        return self._below(name, None).refuse("a value") if found is None else found
 
     def get(self, name: str) -> Field | None:
         """Return the field of this name; None where it is absent or null."""
-        value = self._mapping().get(name)
-        return None if value is None else self._below(name, value)
+        found = self.entries().get(name)
+        return None if found is None or found.value is None else found
 
     def entries(self) -> dict[str, Field]:
         """Return the fields of a mapping by name."""
-        return {name: self._below(name, value) for name, value in self._mapping().items()}
+        values = self._checked(Mapping, "a mapping from names to values")
+        return {name: self._below(name, value) for name, value in values.items()}
 
     def items(self, most: int = LONGEST) -> list[Field]:
         """Return the fields of a list."""
-        if not isinstance(self.value, list | tuple) or len(self.value) > most:
-            self.refuse(f"a list of at most {most} values")
-        return [Field(value, f"{self.way}[{index}]", self.source) for index, value in enumerate(self.value)]
+        values = self._checked(list | tuple, f"a list of at most {most} values", lambda value: len(value) <= most)
+        return [Field(value, f"{self.way}[{index}]", self.source) for index, value in enumerate(values)]
 
     def text(self, longest: int = LONGEST) -> str:
         """Return a text."""
-        if not isinstance(self.value, str) or len(self.value) > longest:
-            self.refuse(f"a text of at most {longest} characters")
-        return self.value
+        return self._checked(str, f"a text of at most {longest} characters", lambda value: len(value) <= longest)
 
     def flag(self) -> bool:
         """Return true or false."""
-        if not isinstance(self.value, bool):
-            self.refuse("true or false")
-        return self.value
+        return self._checked(bool, "true or false")
 
     def whole(self, *, minimum: int, maximum: int = 2**63 - 1) -> int:
         """Return a whole number within limits."""
-        value = self.value
-        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-            limit = f" and at most {maximum}" if maximum < 2**63 - 1 else ""
-            self.refuse(f"a whole number of at least {minimum}{limit}")
-        return value
+        limit = f" and at most {maximum}" if maximum < 2**63 - 1 else ""
+        expected = f"a whole number of at least {minimum}{limit}"
+        return self._checked(int, expected, lambda value: not isinstance(value, bool) and minimum <= value <= maximum)
 
     def number(self, *, minimum: float = -math.inf, maximum: float = math.inf, finite: bool = True) -> float:
         """Return a number within limits; NaN and the infinities are accepted unless `finite`."""
-        value = self.value
-        if not finite and isinstance(value, float) and not math.isfinite(value):
-            return value
-        plain = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e308
-        if not (plain and minimum <= value <= maximum):
-            limits = [f"at least {minimum}"] * (minimum > -math.inf) + [f"at most {maximum}"] * (maximum < math.inf)
-            self.refuse(f"a finite number {' and '.join(limits)}".rstrip())
-        return float(value)
+
+        def fits(value: float) -> bool:
+            if isinstance(value, float) and not math.isfinite(value):
+                return not finite
+            return not isinstance(value, bool) and abs(value) <= 1e308 and minimum <= value <= maximum
+
+        limits = [f"at least {minimum}"] * (minimum > -math.inf) + [f"at most {maximum}"] * (maximum < math.inf)
+        return float(self._checked(int | float, f"a finite number {' and '.join(limits)}".rstrip(), fits))
 
     def one_of(self, options: Iterable[str]) -> str:
         """Return one of these words."""
         words = sorted(options)
-        if not isinstance(self.value, str) or self.value not in words:
-            self.refuse(f"one of {', '.join(words)}")
-        return self.value
+        return self._checked(str, f"one of {', '.join(words)}", lambda value: value in words)
 
     def scalar(self) -> Any:
         """Return a text, a truth value, a finite number, or None."""
@@ -118,13 +108,14 @@ class Field:
             self.number()
         return self.value
 
+    def _checked(self, kind: Any, expected: str, fits: Callable[[Any], bool] = lambda value: True) -> Any:
+        """Return the value if it is of a kind and fits, or raise."""
+        if not isinstance(self.value, kind) or not fits(self.value):
+            self.refuse(expected)
+        return self.value
+
     def _below(self, name: str, value: Any) -> Field:
         return Field(value, f"{self.way}.{name}" if self.way else str(name), self.source)
-
-    def _mapping(self) -> Mapping[str, Any]:
-        if not isinstance(self.value, Mapping):
-            self.refuse("a mapping from names to values")
-        return self.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,16 +185,11 @@ def settings_of(field: Field) -> Iterator[None]:
         raise FileFormatError(f"{field.source}: its field {field.way or 'content'} is refused: {error}") from error
 
 
-def check_depth(document: Any, source: str) -> None:
-    """Raise where lists and mappings are nested deeper than DEEPEST levels."""
-    level = [document]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for value in level
-            if isinstance(value, dict | list)
-            for inner in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return
-    raise FileFormatError(f"{source}: its values are nested deeper than {DEEPEST} levels")
+def check_depth(document: Any, source: str, most: int = DEEPEST) -> None:
+    """Raise where lists and mappings are nested deeper than so many levels."""
+    if not isinstance(document, dict | list):
+        return
+    if most == 0:
+        raise FileFormatError(f"{source}: its values are nested deeper than {DEEPEST} levels")
+    for inner in document.values() if isinstance(document, dict) else document:
+        check_depth(inner, source, most - 1)

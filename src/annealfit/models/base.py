@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,36 +50,35 @@ if TYPE_CHECKING:
     from annealfit.quantization import Grid, Refinement
 
 
-class AnnealedEstimator(LinearPredictions, ClassifierMixin, BaseEstimator):
-    """A classifier trained by annealing. A subclass turns data into an objective and keeps the weights found."""
-
-    _kind_of_file: ClassVar[str]
-    # Other keywords of 0.2.0: functions that set what they mean and return the new spelling.
-    _old_keywords: ClassVar[Mapping[str, Callable[[Any, str, Any], str]]] = {}
+class _Attributes:
+    """What every estimator has besides the keywords that all share."""
 
     bits: int
     max_iter: int
     regularization: float
-    method: str | Method
-    sampler: Sampler | str | None
-    class_weight: Mapping[Any, float] | str | None
     tol: float = 0.0  # of an estimator without certificates
-    patience: int | None
-    time_limit: float | None
-    validation_fraction: float | None
-    early_stopping: bool
-    warm_start: bool
-    random_state: Any
-    callbacks: Sequence[Callback] | None
-    checkpoint: StrPath | Checkpoint | None
-    verbose: int
+    _kind_of_file: str
 
     history_: list[HistoryRow]
     quantization_: LowBitReport
 
-    def _described_filters(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings of the filters of a network one by one, removing them from `settings`."""
-        return {}
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEstimator):
+    """A classifier trained by annealing. A subclass turns data into an objective and keeps the weights found."""
+
+    method: str | Method = "annealfit"
+    sampler: Any = None
+    class_weight: Mapping[Any, float] | str | None = None
+    patience: int | None = 50
+    time_limit: float | None = None
+    validation_fraction: float | None = None
+    early_stopping: bool = False
+    warm_start: bool = False
+    random_state: Any = None
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: StrPath | Checkpoint | None = None
+    verbose: int = 0
 
     @abstractmethod
     def _checked_inputs(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,6 @@ from sklearn.utils.validation import validate_data
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import BudgetExhaustedError, InvalidInputError, choose
-from annealfit._support.files import StrPath
 from annealfit._support.randomness import seed_of
 from annealfit.data.rows import Rows, is_dask, is_out_of_core
 from annealfit.models.base import AnnealedEstimator, rollback_on_error
@@ -20,7 +18,7 @@ from annealfit.models.data import (
     LabelledTable,
     TrainingData,
     are_plain,
-    batch_rows,
+    batch_data,
     check_classes,
     checked_table,
     data_of_dask,
@@ -31,9 +29,8 @@ from annealfit.models.settings import accept_old_keywords, described_settings, p
 from annealfit.problems.encoding import Encoding
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import opened_sampler
-from annealfit.training import Checkpoint, Method, Stopping, Trainer, TrainingState, run
+from annealfit.training import Stopping, Trainer, TrainingState, run
 from annealfit.training.method import as_method
-from annealfit.training.trainer import Callback
 
 PRESETS = ("literal", "matched")
 
@@ -48,6 +45,7 @@ class _Partial:
 
 
 @accept_old_keywords
+@dataclass(repr=False, eq=False)
 class AnnealedClassifier(AnnealedEstimator):
     """Linear classifier trained by QUBO solves: one per class and iteration; one per iteration for two classes.
 
@@ -122,42 +120,10 @@ class AnnealedClassifier(AnnealedEstimator):
 
     _kind_of_file = "classifier"
 
-    def __init__(
-        self,
-        bits: int = 3,
-        max_iter: int = 1000,
-        regularization: float = 1e-3,
-        *,
-        method: str | Method = "annealfit",
-        sampler: Any = None,
-        class_weight: Mapping[Any, float] | str | None = None,
-        tol: float = 1e-4,
-        patience: int | None = 50,
-        time_limit: float | None = None,
-        validation_fraction: float | None = None,
-        early_stopping: bool = False,
-        warm_start: bool = False,
-        random_state: Any = None,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: StrPath | Checkpoint | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.bits = bits
-        self.max_iter = max_iter
-        self.regularization = regularization
-        self.method = method
-        self.sampler = sampler
-        self.class_weight = class_weight
-        self.tol = tol
-        self.patience = patience
-        self.time_limit = time_limit
-        self.validation_fraction = validation_fraction
-        self.early_stopping = early_stopping
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+    bits: int = 3
+    max_iter: int = 1000
+    regularization: float = 1e-3
+    tol: float = field(default=1e-4, kw_only=True)
 
     @classmethod
     def from_paper(cls, bits: int = 20, preset: str = "literal", *, num_sweeps: int = 100) -> Self:
@@ -197,7 +163,7 @@ class AnnealedClassifier(AnnealedEstimator):
     ) -> TrainingData:
         arithmetic = as_method(self.method).arithmetic
         others = None if held_out is None else held_out.rows(classes, arithmetic)
-        return TrainingData.of_rows(table.rows(classes, arithmetic), classes, others, self.regularization, arithmetic)
+        return TrainingData.of_rows(self, table.rows(classes, arithmetic), classes, others)
 
     def _first_weights(self, data: TrainingData, seed: int) -> Array:
         if not (self.warm_start and hasattr(self, "coef_")):
@@ -240,8 +206,7 @@ class AnnealedClassifier(AnnealedEstimator):
                 self.classes_, self.history_, self.n_iter_ = check_classes(classes), [], 0
             elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
                 raise InvalidInputError(f"classes are not those of the first call, {self.classes_.tolist()}")
-            rows, arithmetic = batch_rows(self, X, y, sample_weight, first=first), as_method(self.method).arithmetic
-            data = TrainingData.of_rows(rows, self.classes_, None, self.regularization, arithmetic)
+            data = batch_data(self, X, y, sample_weight, first=first)
             partial = self._carried_over()
             with opened_sampler(sampler_of(self), partial.seed) as sampler:
                 trainer = self._trainer(data, sampler, partial.seed, Stopping(max_iter=self.n_iter_ + 1))

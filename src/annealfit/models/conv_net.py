@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,6 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, check_number
-from annealfit._support.files import StrPath
 from annealfit._support.schema import Field, TensorFields
 from annealfit.data.convolution import Images, join_filters, shifts_within, split_filters
 from annealfit.data.features import RandomConvFeatures
@@ -25,25 +25,15 @@ from annealfit.models.classifier import AnnealedClassifier
 from annealfit.models.data import LabelledTable, TrainingData
 from annealfit.models.settings import accept_old_keywords, stopping_of
 from annealfit.samplers import Sampler
-from annealfit.training import Checkpoint, FilterMethod, Method
+from annealfit.training import FilterMethod
 from annealfit.training.method import as_method
 from annealfit.training.network import NetworkTrainer
 from annealfit.training.objectives import ConvNet
 from annealfit.training.objectives.conv_net import HEAD, layer_name
-from annealfit.training.trainer import Callback
-
-
-def _set_filter_field(net: AnnealedConvNet, name: str, value: Any) -> str:
-    field = {"trainable": "layers", "filter_curvature": "curvature"}.get(name, name)
-    net.filter_method = net._as_settings("filter_method").set_params(**{field: value})
-    return f"filter_method=FilterMethod({field}=…)"
-
-
-def _ignore(net: AnnealedConvNet, name: str, value: Any) -> str:
-    return "ignored: there is no certificate for filters"
 
 
 @accept_old_keywords
+@dataclass(repr=False, eq=False)
 class AnnealedConvNet(AnnealedEstimator):
     """Convolution network trained by QUBO solves: one per filter of a layer, one per class of the head.
 
@@ -99,65 +89,19 @@ class AnnealedConvNet(AnnealedEstimator):
     """
 
     _kind_of_file = "convolution network"
-    _old_keywords: ClassVar[Mapping[str, Callable[[Any, str, Any], str]]] = {
-        "trainable": _set_filter_field,
-        "head_steps": _set_filter_field,
-        "filter_curvature": _set_filter_field,
-        "damping": _set_filter_field,
-        "curvature_rows": _set_filter_field,
-        "tol": _ignore,
-    }
+    n_filters: Sizes = 4
+    kernel_size: Sizes = 3
+    pool_size: Sizes = 2
+    bits: int = 3
+    max_iter: int = 200
+    regularization: float = 1e-3
+    _: KW_ONLY
+    filter_method: FilterMethod | None = None
+    shifts: int = 0
+    standardize: str = "none"
+    image_shape: tuple[int, ...] | None = None
 
-    features_: RandomConvFeatures
-
-    def __init__(
-        self,
-        n_filters: Sizes = 4,
-        kernel_size: Sizes = 3,
-        pool_size: Sizes = 2,
-        bits: int = 3,
-        max_iter: int = 200,
-        regularization: float = 1e-3,
-        *,
-        method: str | Method = "annealfit",
-        filter_method: FilterMethod | None = None,
-        shifts: int = 0,
-        standardize: str = "none",
-        image_shape: tuple[int, ...] | None = None,
-        sampler: Any = None,
-        class_weight: Mapping[Any, float] | str | None = None,
-        patience: int | None = 50,
-        time_limit: float | None = None,
-        validation_fraction: float | None = None,
-        early_stopping: bool = False,
-        warm_start: bool = False,
-        random_state: Any = None,
-        callbacks: Sequence[Callback] | None = None,
-        checkpoint: StrPath | Checkpoint | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_filters = n_filters
-        self.kernel_size = kernel_size
-        self.pool_size = pool_size
-        self.bits = bits
-        self.max_iter = max_iter
-        self.regularization = regularization
-        self.method = method
-        self.filter_method = filter_method
-        self.shifts = shifts
-        self.standardize = standardize
-        self.image_shape = image_shape
-        self.sampler = sampler
-        self.class_weight = class_weight
-        self.patience = patience
-        self.time_limit = time_limit
-        self.validation_fraction = validation_fraction
-        self.early_stopping = early_stopping
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+    features_: RandomConvFeatures = field(init=False)
 
     @property
     def filters_(self) -> list[Array]:
@@ -197,12 +141,6 @@ class AnnealedConvNet(AnnealedEstimator):
     def _as_settings(self, name: str) -> Any:
         given = super()._as_settings(name)
         return FilterMethod() if name == "filter_method" and given is None else given
-
-    def _described_filters(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings of the filters under the names that 0.2.0 gave them."""
-        given = settings.pop("filter_method") or FilterMethod()
-        names = {"layers": "trainable", "curvature": "filter_curvature"}
-        return {names.get(name, name): value for name, value in given.get_params(deep=False).items()}
 
     def _check_settings(self) -> None:
         super()._check_settings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,31 +30,24 @@ if TYPE_CHECKING:
 _VALIDATION_SPLIT = 2
 
 
-class Digested(Protocol):
-    """Data that a checkpoint can identify."""
-
-    def digest(self) -> str:
-        """Return a digest of the data."""
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingData:
     """The objective of a training, one to validate on if there is one, their data, and the classes."""
 
     classes: NDArray[Any]  # labels, sorted
     objective: Any
-    source: Digested
+    source: Any  # data with a `digest()`
     validation: Any = None
-    held_out: Digested | None = None
+    held_out: Any = None
 
     @classmethod
     def of_rows(
-        cls, rows: Rows, classes: NDArray[Any], held_out: Rows | None, regularization: float, arithmetic: str = "auto"
+        cls, estimator: AnnealedClassifier, rows: Rows, classes: NDArray[Any], held_out: Rows | None = None
     ) -> TrainingData:
         """Return the data of a linear head."""
-        compiled = arithmetic != "numpy"
+        compiled = as_method(estimator.method).arithmetic != "numpy"
         validation = None if held_out is None else LinearHead(held_out, 0.0, compiled=compiled)
-        return cls(classes, LinearHead(rows, regularization, compiled=compiled), rows, validation, held_out)
+        return cls(classes, LinearHead(rows, estimator.regularization, compiled=compiled), rows, validation, held_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +64,7 @@ class LabelledTable:
         features = Selection(self.features, chosen) if isinstance(self.features, SlicedTable) else self.features[chosen]
         return LabelledTable(features, self.targets[chosen], weights)
 
-    def without_weightless(self) -> LabelledTable:
-        """Return the rows with a weight above zero."""
-        return self if self.weights is None or self.weights.all() else self.take(np.flatnonzero(self.weights))
-
-    def rows(self, classes: NDArray[Any], arithmetic: str = "auto") -> Rows:
+    def rows(self, classes: NDArray[Any], arithmetic: str) -> Rows:
         """Return the table as rows, its targets as positions in `classes`."""
         labels = np.searchsorted(classes, self.targets)
         return rows_of(self.features, labels, len(classes), self.weights, arithmetic=arithmetic)
@@ -96,8 +85,7 @@ def checked_table(estimator: AnnealedEstimator, X: Any, y: Any, *, reset: bool) 
     """Return a table that is read in slices, and its targets; its numbers are checked chunk by chunk."""
     check_table(X)
     validate_data(estimator, X, skip_check_array=True, reset=reset)  # the number of features, as everywhere
-    if y is None:
-        raise InvalidInputError("requires y to be passed, but the target y is None")
+    _check_labels(y)
     targets = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
     if len(targets) != X.shape[0]:
         raise InvalidInputError(f"X has {X.shape[0]} rows and y {len(targets)} labels; there must be a label per row")
@@ -105,27 +93,47 @@ def checked_table(estimator: AnnealedEstimator, X: Any, y: Any, *, reset: bool) 
 
 
 def training_tables(
-    estimator: AnnealedEstimator,
-    X: Any,
-    y: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    validation_data: tuple[Any, ArrayLike] | None,
-    seed: int,
+    estimator: AnnealedEstimator, X: Any, y: Any, sample_weight: Any, validation_data: Any, seed: int
 ) -> tuple[LabelledTable, LabelledTable | None, NDArray[Any]]:
     """Return the table of `fit`, the one to validate on, and the classes."""
-    table = _table(estimator, X, y, sample_weight).without_weightless()
+    table = _table(estimator, X, y, sample_weight)
     classes = _classes_of(table.targets)
-    if len(classes) < 2:
-        raise InvalidInputError(f"the labels hold one class only, {classes[0]}; a classifier needs at least two")
-    if estimator.early_stopping and validation_data is None and estimator.validation_fraction is None:
-        raise InvalidInputError("early_stopping needs validation data: set validation_fraction, or pass them to fit")
+    _check_classes(classes)
+    _check_validation(estimator, validation_data)
     table, held_out = _split(estimator, table, seed)
     table = _with_class_weights(estimator.class_weight, table, classes)
     if validation_data is not None:
-        if held_out is not None:
-            raise InvalidInputError("give validation_data or validation_fraction, not both")
-        held_out = _validation_table(estimator, validation_data, classes)
+        held_out = _table(estimator, *_parts(validation_data), reset=False)
+        _check_known(held_out.targets, classes, "validation_data")
     return table, held_out, classes
+
+
+def _check_labels(y: Any) -> None:
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None: a classifier needs labels")
+
+
+def _check_classes(classes: NDArray[Any]) -> None:
+    if len(classes) < 2:
+        raise InvalidInputError(f"the labels hold one class only, {classes[0]}; a classifier needs at least two")
+
+
+def _check_validation(estimator: AnnealedEstimator, given: Any, *, are_arrays: bool = True) -> None:
+    """Raise unless the settings of the estimator and its validation data, None or given, fit each other."""
+    fraction = estimator.validation_fraction
+    if fraction is not None and not are_arrays:
+        raise InvalidInputError("validation_fraction is for arrays; split rows yourself and pass validation_data")
+    if fraction is not None and given is not None:
+        raise InvalidInputError("give validation_data or validation_fraction, not both")
+    if estimator.early_stopping and fraction is None and given is None:
+        raise InvalidInputError("early_stopping needs validation data: pass them to fit, or of arrays a fraction")
+
+
+def _parts(given: Any) -> tuple[Any, Any, Any]:
+    """Return X, y and weights of validation data."""
+    if not isinstance(given, tuple) or len(given) not in (2, 3):
+        raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
+    return (*given, None)[:3]
 
 
 def _classes_of(targets: NDArray[Any]) -> NDArray[Any]:
@@ -152,26 +160,32 @@ def check_classes(given: ArrayLike | None) -> NDArray[Any]:
     return classes
 
 
-def batch_rows(
+def batch_data(
     estimator: AnnealedClassifier, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
-) -> Rows:
-    """Return the rows of one `partial_fit`, whose labels must be among the known classes."""
-    table = _table(estimator, X, y, sample_weight, reset=first).without_weightless()
+) -> TrainingData:
+    """Return the data of one `partial_fit`, whose labels must be among the known classes."""
+    table = _table(estimator, X, y, sample_weight, reset=first)
     if isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced":
         raise InvalidInputError(
             "class_weight='balanced' needs to see all labels at once, which partial_fit does not; "
             "pass a dict of weights, or sample_weight"
         )
-    _check_known(table.targets, estimator.classes_, "y")
-    weighted = _with_class_weights(estimator.class_weight, table, estimator.classes_)
-    return weighted.rows(estimator.classes_, as_method(estimator.method).arithmetic)
+    classes = estimator.classes_
+    _check_known(table.targets, classes, "y")
+    rows = _with_class_weights(estimator.class_weight, table, classes).rows(
+        classes, as_method(estimator.method).arithmetic
+    )
+    return TrainingData.of_rows(estimator, rows, classes)
 
 
 def _table(
     estimator: AnnealedEstimator, X: Any, y: Any, sample_weight: ArrayLike | None, *, reset: bool = True
 ) -> LabelledTable:
+    """Return the rows with a weight above zero, checked."""
     features, targets = estimator._checked_inputs(X, y, reset=reset)
-    return LabelledTable(features, targets, _as_weights(sample_weight, features.shape[0]))
+    weights = _as_weights(sample_weight, features.shape[0])
+    table = LabelledTable(features, targets, weights)
+    return table if weights is None or weights.all() else table.take(np.flatnonzero(weights))
 
 
 def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
@@ -235,14 +249,6 @@ def _split(estimator: AnnealedEstimator, table: LabelledTable, seed: int) -> tup
     return table.take(np.sort(chosen)), table.take(np.sort(held_out))
 
 
-def _validation_table(estimator: AnnealedEstimator, given: Any, classes: NDArray[Any]) -> LabelledTable:
-    if not isinstance(given, tuple) or len(given) not in (2, 3):
-        raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
-    table = _table(estimator, given[0], given[1], given[2] if len(given) == 3 else None, reset=False)
-    _check_known(table.targets, classes, "validation_data")
-    return table.without_weightless()
-
-
 def _check_known(targets: NDArray[Any], classes: NDArray[Any], name: str) -> None:
     unknown = np.setdiff1d(_classes_of(targets), classes)
     if len(unknown):
@@ -255,18 +261,17 @@ def data_of_own_rows(
     """Return the data of user-defined rows, which have their own labels and weights."""
     if y is not None or sample_weight is not None:
         raise InvalidInputError("rows bring their labels and weights with them; leave y and sample_weight out")
-    if estimator.class_weight is not None or estimator.validation_fraction is not None:
-        raise InvalidInputError("class_weight and validation_fraction are for arrays; weigh and split rows yourself")
-    if validation_data is not None and not isinstance(validation_data, Rows):
+    if estimator.class_weight is not None:
+        raise InvalidInputError("class_weight is for arrays; weigh rows yourself")
+    _check_validation(estimator, validation_data, are_arrays=False)
+    if not isinstance(validation_data, Rows | None):
         raise InvalidInputError("with rows to train on, validation_data must be rows too")
-    if estimator.early_stopping and validation_data is None:
-        raise InvalidInputError("early_stopping needs validation data: pass rows of them to fit")
     for given in (rows, validation_data):
         if given is not None:
             _check_rows(given, rows)
     estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
     estimator.n_features_in_ = rows.n_parameters - 1
-    return TrainingData.of_rows(rows, np.asarray(rows.classes), validation_data, estimator.regularization)
+    return TrainingData.of_rows(estimator, rows, np.asarray(rows.classes), validation_data)
 
 
 def _check_rows(rows: Rows, others: Rows) -> None:
@@ -294,28 +299,19 @@ def data_of_dask(
     estimator: AnnealedClassifier, X: Any, y: Any, sample_weight: Any, validation_data: Any
 ) -> TrainingData:
     """Return the data of Dask arrays; their rows are not loaded into this process."""
-    if y is None:
-        raise InvalidInputError("requires y to be passed, but the target y is None")
-    if estimator.validation_fraction is not None:
-        raise InvalidInputError(
-            "validation_fraction is for arrays; split Dask arrays yourself and pass validation_data=(X, y)"
-        )
-    if estimator.early_stopping and validation_data is None:
-        raise InvalidInputError("early_stopping needs validation data: pass validation_data=(X, y) to fit")
-    if not isinstance(validation_data, tuple | None) or (validation_data and len(validation_data) not in (2, 3)):
-        raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
+    _check_labels(y)
+    _check_validation(estimator, validation_data, are_arrays=False)
+    parts = None if validation_data is None else _parts(validation_data)
     arithmetic = as_method(estimator.method).arithmetic
     rows = DaskRows(X, y, sample_weight, arithmetic=arithmetic)
-    if rows.n_classes < 2:
-        raise InvalidInputError(f"the labels hold one class only, {rows.classes[0]}; a classifier needs at least two")
+    _check_classes(rows.classes)
     if rows.classes.dtype.kind == "f" and (rows.classes != np.round(rows.classes)).any():
         raise InvalidInputError("Unknown label type: continuous. The labels of a classifier are classes")
     validate_data(estimator, X, skip_check_array=True, reset=True)
     if estimator.class_weight is not None:
         rows.weigh_classes(factors_of_classes(estimator.class_weight, rows.weights_of_classes, rows.classes))
     held_out = None
-    if validation_data is not None:
-        validate_data(estimator, validation_data[0], skip_check_array=True, reset=False)
-        features, labels, weights = (*validation_data, None)[:3]
-        held_out = DaskRows(features, labels, weights, rows.classes, arithmetic=arithmetic)
-    return TrainingData.of_rows(rows, rows.classes, held_out, estimator.regularization, arithmetic)
+    if parts is not None:
+        validate_data(estimator, parts[0], skip_check_array=True, reset=False)
+        held_out = DaskRows(*parts, rows.classes, arithmetic=arithmetic)
+    return TrainingData.of_rows(estimator, rows, rows.classes, held_out)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from annealfit._support.description import describe, is_plain
 from annealfit._support.errors import AnnealfitError, InvalidInputError
 from annealfit._support.schema import Field, TensorFields, settings_of
-from annealfit.models.settings import METHOD_FIELDS, RUN_PARAMETERS, changed_method
+from annealfit.models.settings import OLD_FIELDS, RUN_PARAMETERS, changed_method, is_old
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import resolve_sampler, restore_sampler
 from annealfit.training import FilterMethod, HistoryRow, Method
@@ -98,41 +98,34 @@ def _stored(parameters: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, 
 
 
 _METHODS: dict[str, Any] = {"method": Method, "filter_method": FilterMethod}
-_OLD_FILTER_FIELDS = {
-    "trainable": "layers",
-    "head_steps": "head_steps",
-    "filter_curvature": "curvature",
-    "damping": "damping",
-    "curvature_rows": "curvature_rows",
-}
 
 
 def _with_settings(kind: type[Estimator], manifest: Field) -> Estimator:
     """Return an estimator with the stored settings, each known and within its bounds."""
-    known = set(kind().get_params(deep=False)) - RUN_PARAMETERS
+    usual = kind()
+    known = set(usual.get_params(deep=False)) - RUN_PARAMETERS
     parameters: dict[str, Any] = {}
-    old: dict[str, Any] = {}
+    old: dict[str, dict[str, Any]] = {"method": {"coordinates": "raw"}, "filter_method": {}, "": {}}
     for name, field in manifest["parameters"].entries().items():
         if name in _METHODS and isinstance(field.value, Mapping):
             with settings_of(field):
                 parameters[name] = _METHODS[name](**{key: _value(each) for key, each in field.entries().items()})
         elif name in known:
             parameters[name] = _value(field)
-        elif name in METHOD_FIELDS or ("filter_method" in known and name in {*_OLD_FILTER_FIELDS, "tol"}):
-            old[name] = _value(field)
+        elif is_old(usual, name) and OLD_FIELDS.get(name, ("",))[0] not in RUN_PARAMETERS:
+            outer, inner = OLD_FIELDS.get(name, ("", name))
+            old[outer][inner] = _value(field)
         else:
             field.refuse(f"no such setting: {kind.__name__} has none of this name")
     if manifest.get("class_weight") is not None:
         parameters["class_weight"] = _weights_of_labels(manifest["class_weight"])
     with settings_of(manifest["parameters"]):
         if "method" not in parameters:  # 0.1.0 knew raw coordinates only, and stored none
-            fields = {"coordinates": "raw"} | {name: old[name] for name in METHOD_FIELDS if name in old}
-            parameters["method"] = changed_method("annealfit", fields)
-        if "trainable" in old and old["trainable"] in ([], ()):
-            old.pop("trainable")  # 0.2.0 had networks without trained layers
-        filters = {new: old[name] for name, new in _OLD_FILTER_FIELDS.items() if name in old}
-        if filters:
-            parameters["filter_method"] = FilterMethod(**filters)
+            parameters["method"] = changed_method("annealfit", old["method"])
+        if old["filter_method"].get("layers") in ([], ()):
+            old["filter_method"].pop("layers")  # 0.2.0 had networks without trained layers
+        if old["filter_method"]:
+            parameters["filter_method"] = FilterMethod(**old["filter_method"])
         estimator = kind(**parameters)
         estimator._check_settings()
     return estimator

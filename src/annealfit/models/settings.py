@@ -29,8 +29,21 @@ RUN_PARAMETERS = frozenset({"callbacks", "checkpoint", "verbose"})
 # When it ends: a checkpoint may be resumed with others. Of a warm start only the weights matter.
 _STOPPING_PARAMETERS = frozenset({"max_iter", "tol", "patience", "time_limit", "warm_start"})
 
-METHOD_FIELDS = tuple(field.name for field in fields(Method))
-_CHECKPOINT_FIELDS = {"checkpoint_every": "every", "resume": "resume"}
+# Keywords of 0.2.0 and of its files: the parameter that each is a field of today, and the field.
+OLD_FIELDS = {
+    **{field.name: ("method", field.name) for field in fields(Method)},
+    **{name: ("filter_method", name) for name in ("head_steps", "damping", "curvature_rows")},
+    "trainable": ("filter_method", "layers"),
+    "filter_curvature": ("filter_method", "curvature"),
+    "checkpoint_every": ("checkpoint", "every"),
+    "resume": ("checkpoint", "resume"),
+}
+_NEW_SPELLINGS = {
+    "method": "method=Method({}=…)",
+    "filter_method": "filter_method=FilterMethod({}=…)",
+    "checkpoint": "checkpoint=Checkpoint(path, {}=…)",
+}
+_NETWORK_TOL = "ignored: there is no certificate for filters"
 
 
 def paper_annealer(bits: int, preset: str, num_sweeps: int = 100) -> SimulatedAnnealer:
@@ -93,9 +106,6 @@ def stopping_of(estimator: AnnealedEstimator) -> Stopping:
     )
 
 
-# Settings of 0.2.0, which had a keyword for every field of a method and of a checkpoint.
-
-
 def accept_old_keywords(kind: type[T]) -> type[T]:
     """Decorate an estimator: its constructor takes the keywords of 0.2.0 too, which its signature does not show."""
     init: Any = kind.__init__
@@ -105,37 +115,39 @@ def accept_old_keywords(kind: type[T]) -> type[T]:
     def wrapped(self: Any, *arguments: Any, **keywords: Any) -> None:
         old = {name: keywords.pop(name) for name in list(keywords) if name not in known}
         init(self, *arguments, **keywords)
-        if old:
-            translate_old(self, old, stacklevel=3)
+        translate_old(self, old, stacklevel=3)
 
     setattr(kind, "__init__", wrapped)  # noqa: B010
     return kind
 
 
+def is_old(estimator: AnnealedEstimator, name: str) -> bool:
+    """Whether 0.2.0 had this keyword for such an estimator, and today's has not."""
+    names = estimator._get_param_names()
+    return OLD_FIELDS.get(name, ("",))[0] in names or (name == "tol" and name not in names)
+
+
 def translate_old(estimator: AnnealedEstimator, old: Mapping[str, Any], stacklevel: int) -> None:
     """Set what keywords of 0.2.0 mean today, with a FutureWarning that names the new spelling."""
-    known = {*METHOD_FIELDS, *_CHECKPOINT_FIELDS, *estimator._old_keywords}
-    unknown = sorted(set(old) - known)
+    unknown = sorted(name for name in old if not is_old(estimator, name))
     if unknown:
         raise TypeError(f"{type(estimator).__name__} has no parameter {', '.join(unknown)}")
-    changes: dict[str, Any] = {}
+    of_method: dict[str, Any] = {}
     for name, value in old.items():
-        if name in METHOD_FIELDS:
-            changes[name], new = value, f"method=Method({name}=…)"
-        elif name in _CHECKPOINT_FIELDS:
-            given = estimator.checkpoint
-            checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(given)
-            estimator.checkpoint = checkpoint.set_params(**{_CHECKPOINT_FIELDS[name]: value})
-            new = f"checkpoint=Checkpoint(path, {_CHECKPOINT_FIELDS[name]}=…)"
-        else:
-            new = estimator._old_keywords[name](estimator, name, value)
+        outer, field = OLD_FIELDS.get(name, ("", ""))
+        if outer == "method":
+            of_method[field] = value
+        elif outer:
+            current = estimator._as_settings(outer) or Checkpoint(None)
+            setattr(estimator, outer, current.set_params(**{field: value}))
+        new = _NEW_SPELLINGS[outer].format(field) if outer else _NETWORK_TOL
         warnings.warn(
             f"{type(estimator).__name__}({name}=…) is now {new}; the old spelling goes with the next release",
             FutureWarning,
             stacklevel=stacklevel,
         )
-    if changes:
-        estimator.method = changed_method(estimator.method, changes)
+    if of_method:
+        estimator.method = changed_method(estimator.method, of_method)
 
 
 def changed_method(method: str | Method, changes: Mapping[str, Any]) -> Method:
@@ -147,19 +159,18 @@ def changed_method(method: str | Method, changes: Mapping[str, Any]) -> Method:
     return as_method(method).set_params(**changes)
 
 
-# What a checkpoint belongs to.
-
-
 def described_settings(estimator: AnnealedEstimator, *, strict: bool = True) -> dict[str, Any]:
-    """Return the settings that decide the course of a training as plain data, the fields of a method one by one.
+    """Return the settings that decide the course of a training as plain data, under the names of 0.2.0.
 
     `strict` refuses objects that cannot be described: two trainings that differ in them could not be told apart.
     """
     given = estimator.get_params(deep=False)
-    given |= as_method(given.pop("method")).get_params(deep=False) | estimator._described_filters(given)
+    for old, (outer, field) in OLD_FIELDS.items():
+        if outer in given and outer not in RUN_PARAMETERS:
+            given[old] = getattr(estimator._as_settings(outer), field)
     if isinstance(given["acceptance"], str) and given["acceptance"] == "second_direction":
         given["acceptance"] = "subspace"
-    left_out = RUN_PARAMETERS | _STOPPING_PARAMETERS
+    left_out = RUN_PARAMETERS | _STOPPING_PARAMETERS | {"method", "filter_method"}
     return {name: describe(value, strict=strict) for name, value in given.items() if name not in left_out}
 
 
