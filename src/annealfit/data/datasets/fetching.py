@@ -1,8 +1,8 @@
 """The files of the named data sets: where they are, whether they are the official ones, and how they are downloaded.
 
 A download goes to a temporary file, is unpacked in memory, and the payload of every file is compared with its digest.
-Files appear under their names only once all of that has succeeded, each by an atomic rename. So an interrupted,
-truncated or forged download leaves the data directory as it was.
+Only then do files appear under their names, each by an atomic rename. So an interrupted, truncated or forged download
+leaves the data directory as it was.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
@@ -36,29 +36,26 @@ from annealfit.data.datasets.images import Parts
 
 ENVIRONMENT = "ANNEALFIT_DATA"
 
-# Beside the files of a data set: the digests of files from a verified archive that have no published digest of their
-# own. The format is that of sha256sum.
+# Beside the files of a data set, as sha256sum writes it: digests of files that have no published one, but came from a
+# verified archive.
 RECORD = "PAYLOAD_SHA256"
 
 _TIMEOUT_SECONDS = 30  # without any byte
-_CHUNK_BYTES = 2**16
 
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, all bytes if the server says how many
 
 
 def data_directory(directory: StrPath | None = None) -> Path:
     """Return the directory given, else that of the environment variable ANNEALFIT_DATA, else the user's cache."""
-    chosen = directory or os.environ.get(ENVIRONMENT)
-    if chosen:
+    if chosen := directory or os.environ.get(ENVIRONMENT):
         return Path(chosen).expanduser()
     try:
-        pooch = require("pooch", extra="data", purpose="the default data directory")
+        return Path(require("pooch", extra="data", purpose="the default data directory").os_cache("annealfit"))
     except MissingDependencyError as error:
         raise MissingDataError(
             f"there is no data directory: set the environment variable {ENVIRONMENT}, "
             f"or install what downloads data: pip install 'annealfit[data]'"
         ) from error
-    return Path(pooch.os_cache("annealfit"))
 
 
 def is_available(name: str, directory: StrPath | None = None) -> bool:
@@ -67,20 +64,17 @@ def is_available(name: str, directory: StrPath | None = None) -> bool:
     >>> is_available("digits")
     True
     """
-    files = DATASETS[choose("data set", name, DATASETS)].files
-    if not files:
-        return True
+    files = [file for file in DATASETS[choose("data set", name, DATASETS)].files if not file.optional]
     try:
-        folder = data_directory(directory)
+        return not files or None not in _locate(data_directory(directory), files).values()
     except MissingDataError:
         return False
-    return all(_locate(folder, file) for file in files if not file.optional)
 
 
-def _locate(directory: Path, file: DataFile) -> Path | None:
-    """Find a file, gzipped as upstream has it or unpacked."""
-    candidates = (directory / file.path, directory / file.path.removesuffix(".gz"))
-    return next((path for path in candidates if path.is_file()), None)
+def _locate(directory: Path, files: list[DataFile]) -> dict[DataFile, Path | None]:
+    """Find files, gzipped as upstream has them or unpacked; None is not there."""
+    pairs = {file: (directory / file.path, directory / file.path.removesuffix(".gz")) for file in files}
+    return {file: next((path for path in pair if path.is_file()), None) for file, pair in pairs.items()}
 
 
 def read_local(name: str, directory: StrPath | None = None) -> Parts:
@@ -89,7 +83,7 @@ def read_local(name: str, directory: StrPath | None = None) -> Parts:
     if not source.files:
         return source.read({})
     folder = data_directory(directory)
-    found = {file: _locate(folder, file) for file in source.files}
+    found = _locate(folder, list(source.files))
     missing = [file.path for file, path in found.items() if path is None and not file.optional]
     if missing:
         raise MissingDataError(
@@ -115,18 +109,15 @@ def _read(name: str, folder: Path, stamps: tuple[tuple[DataFile, Path, int, int]
             remarks.append(f"{file.path} has payload SHA-256 {found[:12]}…, the official is {official[:12]}…")
     if unknown:
         remarks.append(f"no official digest is known for {', '.join(unknown)}")
-    absent = [file.path for file in source.files if file.path not in payloads]
-    if absent:
+    if absent := [file.path for file in source.files if file.path not in payloads]:
         remarks.append(f"there are fewer images without {', '.join(absent)}")
     return replace(source.read(payloads), remarks=tuple(remarks))
 
 
 def _read_record(folder: Path) -> dict[str, str]:
-    """Read the digests by file name that `fetch` recorded in the folder of a data set."""
-    try:
-        lines = (folder / RECORD).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    if not (folder / RECORD).is_file():
         return {}
+    lines = (folder / RECORD).read_text(encoding="utf-8").splitlines()
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
@@ -146,24 +137,23 @@ def fetch(
     >>> fetch("digits")
     ()
     """
-    source = DATASETS[choose("data set", name, DATASETS)]
-    if not source.files:
+    files = list(DATASETS[choose("data set", name, DATASETS)].files)
+    if not files:
         return ()
     directory = data_directory(data_dir)
-    missing = [file.path for file in source.files if _locate(directory, file) is None]
+    missing = [file for file, path in _locate(directory, files).items() if path is None]
     if offline and (missing or force):
+        names = ", ".join(file.path for file in missing) or "force asks for new files"
         raise MissingDataError(
-            f"offline, and {name} is not complete in {directory}: {', '.join(missing) or 'force asks for new files'}. "
+            f"offline, and {name} is not complete in {directory}: {names}. "
             f"Run `annealfit datasets fetch {name}` with a connection, or copy the files there from another machine, "
             f"or set {ENVIRONMENT} to the directory that holds them"
         )
     try:
-        wanted = [file for file in source.files if force or file.path in missing]
-        for addresses, files in groupby(wanted, key=attrgetter("addresses")):
+        for addresses, group in groupby(files if force else missing, key=attrgetter("addresses")):
             directory.mkdir(parents=True, exist_ok=True)
             remove_leftovers(directory)
-            contents = _from_first_address(addresses, list(files), directory, progress)
-            _store(directory, directory / name, contents)
+            _store(directory, directory / name, _from_first_address(addresses, list(group), directory, progress))
     except AnnealfitError:
         raise
     except OSError as error:
@@ -171,11 +161,11 @@ def fetch(
             f"the data directory {directory} cannot be written to: {error.strerror or error}; "
             f"free space there, or set {ENVIRONMENT} to another directory"
         ) from error
-    return tuple(path for file in source.files if (path := _locate(directory, file)))
+    return tuple(path for path in _locate(directory, files).values() if path)
 
 
 def _from_first_address(
-    addresses: Sequence[str], files: list[DataFile], directory: Path, progress: Progress | None
+    addresses: tuple[str, ...], files: list[DataFile], directory: Path, progress: Progress | None
 ) -> dict[DataFile, bytes]:
     """Return the checked contents of files that come together, from the first address that has them."""
     failures: list[AnnealfitError] = []
@@ -196,15 +186,12 @@ def _from_first_address(
 
 def _download(address: str, path: Path, progress: Progress | None) -> None:
     requests = require("requests", extra="data", purpose="downloading data")
-    headers = {"Accept-Encoding": "identity"}  # a .gz arrives as it is, not decompressed on the way
+    settings = {"stream": True, "timeout": _TIMEOUT_SECONDS, "headers": {"Accept-Encoding": "identity"}}  # .gz as it is
     try:
-        with (
-            requests.get(address, stream=True, timeout=_TIMEOUT_SECONDS, headers=headers) as response,
-            path.open("wb") as file,
-        ):
+        with requests.get(address, **settings) as response, path.open("wb") as file:
             response.raise_for_status()
             total = int(response.headers.get("Content-Length", 0)) or None
-            for chunk in response.iter_content(_CHUNK_BYTES):
+            for chunk in response.iter_content(2**16):
                 if max(file.tell(), total or 0) > MAX_ARCHIVE_BYTES:
                     raise DownloadError(
                         f"{address} was stopped: it sends more than the {MAX_ARCHIVE_BYTES:,} bytes of any data set"
@@ -244,16 +231,14 @@ def _payload_sha256(content: bytes, name: str) -> str:
     return hashlib.sha256(decompress(io.BytesIO(content), name)).hexdigest()
 
 
-def _store(directory: Path, folder: Path, contents: Mapping[DataFile, bytes]) -> None:
+def _store(directory: Path, folder: Path, contents: dict[DataFile, bytes]) -> None:
     """Write files, and record the digests of those that have no published one; their archive was verified."""
+    digests = {}
     for file, content in contents.items():
         with replacing(directory / file.path) as out:
             out.write(content)
-    digests = {
-        Path(file.path).name: _payload_sha256(content, file.path)
-        for file, content in contents.items()
-        if file.payload_sha256 is None
-    }
+        if file.payload_sha256 is None:
+            digests[Path(file.path).name] = _payload_sha256(content, file.path)
     if digests:
         with replacing(folder / RECORD) as out:
             recorded = sorted((_read_record(folder) | digests).items())

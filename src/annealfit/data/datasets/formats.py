@@ -1,8 +1,8 @@
 """Readers of data files: gzip, members of zip and tar archives, IDX, and the binary version of CIFAR-10.
 
 Files are not trusted. Every reader checks that the bytes are exactly as many as the header promises, limits what is
-decompressed, never writes where an archive says, and never unpickles. An archive with a member that would leave its
-folder, that is a link, or that is larger than any data set is refused as a whole, even if that member is not wanted.
+decompressed, never writes where an archive says, and never unpickles. An archive with one unsafe member is refused as
+a whole, even if that member is not wanted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PureWindowsPath
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,12 +71,7 @@ def read_payload(path: str | os.PathLike[str]) -> bytes:
 
 
 def decompress(file: IO[bytes], name: str) -> bytes:
-    """Read the payload of an open file, which may be gzip; errors call the file `name`.
-
-    >>> import io
-    >>> decompress(io.BytesIO(gzip.compress(b"payload")), "example.gz")
-    b'payload'
-    """
+    """Read the payload of an open file, which may be gzip; errors call the file `name`."""
     compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     file.seek(0)
     stream: IO[bytes] = gzip.GzipFile(fileobj=file) if compressed else file  # type: ignore[assignment]
@@ -98,9 +93,13 @@ def decompress(file: IO[bytes], name: str) -> bytes:
 
 def read_members(path: Path, members: Sequence[str], name: str) -> dict[str, bytes]:
     """Read members of a zip or tar archive into memory; errors call the archive `name`."""
-    read = _read_zip if _starts_with(path, _ZIP_MAGIC) else _read_tar
+    with path.open("rb") as file:
+        magic = file.read(len(_ZIP_MAGIC))
     try:
-        return read(path, members, name)
+        if magic == _ZIP_MAGIC:
+            return _read_zip(path, members, name)
+        # A server may have decompressed the archive on the way; nothing but these two modes is tried.
+        return _read_tar(path, "r:gz" if magic.startswith(_GZIP_MAGIC) else "r:", members, name)
     except KeyError as error:
         raise CorruptFileError(f"{name} lacks a member: {error.args[0]}") from error
     except EOFError as error:
@@ -115,17 +114,17 @@ def _read_zip(path: Path, members: Sequence[str], name: str) -> dict[str, bytes]
         raise TruncatedFileError(f"{name} was cut short: the directory at its end is missing; get it again")
     contents = {}
     with zipfile.ZipFile(path) as archive:
-        _check_members(name, ((info.filename, info.file_size, _zip_kind(info)) for info in archive.infolist()))
+        found = [(info.filename, info.file_size, info.external_attr >> 16) for info in archive.infolist()]
+        _check_members(name, ((member, size, "a link" if stat.S_ISLNK(mode) else "") for member, size, mode in found))
         for member in members:
             with archive.open(member) as stream:  # read no more than the directory states
                 contents[member] = stream.read(archive.getinfo(member).file_size)
     return contents
 
 
-def _read_tar(path: Path, members: Sequence[str], name: str) -> dict[str, bytes]:
+def _read_tar(path: Path, mode: Literal["r:gz", "r:"], members: Sequence[str], name: str) -> dict[str, bytes]:
     contents = {}
-    # A server may have decompressed the archive on the way; nothing but these two modes is tried.
-    with tarfile.open(path, "r:gz" if _starts_with(path, _GZIP_MAGIC) else "r:") as archive:
+    with tarfile.open(path, mode) as archive:
         _check_members(name, ((info.name, info.size, _tar_kind(info)) for info in archive))
         # gzip has its check sum at the end of the file, which tarfile does not read by itself.
         while archive.fileobj is not None and archive.fileobj.read(_CHUNK_BYTES):
@@ -139,15 +138,6 @@ def _read_tar(path: Path, members: Sequence[str], name: str) -> dict[str, bytes]
     return contents
 
 
-def _starts_with(path: Path, magic: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
-
-
-def _zip_kind(info: zipfile.ZipInfo) -> str:
-    return "a link" if stat.S_ISLNK(info.external_attr >> 16) else ""
-
-
 def _tar_kind(info: tarfile.TarInfo) -> str:
     if info.issym() or info.islnk():
         return "a link"
@@ -155,13 +145,7 @@ def _tar_kind(info: tarfile.TarInfo) -> str:
 
 
 def _check_members(name: str, members: Iterable[tuple[str, int, str]]) -> None:
-    r"""Raise on an unsafe member (name, bytes, kind unless a file or folder), by the rules of POSIX and Windows.
-
-    >>> _check_members("archive", [("gzip/a.gz", 10, "")])
-    >>> _check_members("archive", [("a/../../b", 10, "")])
-    Traceback (most recent call last):
-    annealfit.data.datasets.formats.UnsafeArchiveError: archive is refused: its member 'a/../../b' would be written ...
-    """
+    """Raise on an unsafe member (name, bytes, kind unless a file or folder), by the rules of POSIX and Windows."""
     total = 0
     for member, size, kind in members:
         total += size
@@ -181,10 +165,7 @@ def _check_members(name: str, members: Iterable[tuple[str, int, str]]) -> None:
 
 
 def parse_idx(payload: bytes, name: str, n_dimensions: int) -> NDArray[np.uint8]:
-    """Return the array of bytes in an IDX payload as a read-only view.
-
-    The format: two zero bytes, 8 for the type, the number of dimensions, each dimension as a big-endian 32-bit word,
-    then the bytes in row-major order.
+    """Return the array of bytes in an IDX payload: 0 0 8, the number of dimensions, each as `>u4`, then the values.
 
     >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), "labels", 1).tolist()
     [7, 8, 9]
@@ -210,12 +191,7 @@ _CIFAR10_RECORD_BYTES = 1 + math.prod(_CIFAR10_SHAPE)
 
 
 def parse_cifar10(payload: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return images (N, 32, 32, 3) and labels (N,) of one batch: a label byte, then the red, green and blue plane.
-
-    >>> images, labels = parse_cifar10(bytes([7]) + bytes(3072), "batch")
-    >>> images.shape, labels.tolist()
-    ((1, 32, 32, 3), [7])
-    """
+    """Return images (N, 32, 32, 3) and labels (N,) of one batch: a label byte, then the red, green and blue plane."""
     n_records = max(1, math.ceil(len(payload) / _CIFAR10_RECORD_BYTES))
     contents = f"records of {_CIFAR10_RECORD_BYTES} bytes"
     _check_length(payload, n_records * _CIFAR10_RECORD_BYTES, name, contents)
