@@ -17,7 +17,7 @@ from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import charts
 from annealfit.studies.report.claims import dots_by_dataset, opening_sentence
 from annealfit.studies.report.page import PAPER_LINK, read_records, render, summarise_records, write_report
-from annealfit.studies.report.tables import all_tables, main_groups
+from annealfit.studies.report.tables import all_tables, groups
 
 
 def embedded(page: str):
@@ -96,7 +96,7 @@ def test_presets_are_explained_whichever_were_run(records):
 
 
 def test_curves_have_a_place_on_every_axis(records):
-    (digits, _) = charts.curves(main_groups(records))
+    (digits, _) = charts.curves(groups(records))
     by_name = {series["name"]: series["across"] for series in digits["series"]}
     matched = by_name["QUBO 20-bit, matched"]
     assert matched["solves"] == [10 * n for n in matched["iteration"]]  # a solve per class
@@ -169,7 +169,7 @@ def test_png_is_the_image():
 
 
 def test_curves_keep_the_last_value_of_a_run_that_stopped(records):
-    group = next(g for g in main_groups(records) if g.spec.label == "qubo_3" and g.spec.dataset == "mnist")
+    group = next(g for g in groups(records) if g.spec.label == "qubo_3" and g.spec.dataset == "mnist")
     columns = charts.history_columns(group, "gap")
     assert columns.shape == (2, 21)
     assert columns[0, 20] == columns[0, 19] == pytest.approx(0.01)

@@ -68,7 +68,7 @@ def reproduce(
         warn(f"Interrupted. Finished runs are stored in {out}: start it again to go on.")
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - started
-    records = store.of(specs)
+    records = store.records(specs)
     names = {name for table in asked for name in (table, *_SHOWN_WITH.get(table, ()))}
     shown = [table for table in all_tables(records) if table.name in names]
     if as_json:

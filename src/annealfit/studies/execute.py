@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
 from annealfit._support.errors import AnnealfitError, require
+from annealfit._support.files import remove_leftovers
 from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import DataWarning, load_dataset
 from annealfit.data.features import RandomConvFeatures
@@ -158,7 +159,7 @@ def run_all(
 
     It can be killed at any moment and started again; two processes on one folder only do some work twice.
     """
-    store.remove_leftovers()
+    remove_leftovers(store.folder / "records")
     store.ask(specs)
     todo = [spec for spec in specs if not store.is_done(spec)]
     failed = 0

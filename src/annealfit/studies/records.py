@@ -89,14 +89,15 @@ class RunSpec:
         """Return the spec that `to_json` described; fields of a file are checked."""
         found = Field.of(fields)
         for name, entry in found.entries().items():
-            if name not in cls.__dataclass_fields__:
-                entry.refuse("no such setting of a run")
-            if name in ("dataset", "method", "preset"):
-                entry.text()
-            elif name in ("update_range", "step"):
-                entry.number(minimum=0)
-            else:
-                entry.whole(minimum=0 if name == "seed" else 1)
+            match cls.__annotations__.get(name, "").split(" ")[0]:
+                case "str":
+                    entry.text()
+                case "float":
+                    entry.number(minimum=0)
+                case "int":
+                    entry.whole(minimum=0 if name == "seed" else 1)
+                case _:
+                    entry.refuse("no such setting of a run")
         with settings_of(found):
             return cls(**{name: entry.value for name, entry in found.entries().items()})
 
@@ -178,11 +179,6 @@ class Store:
 
     folder: Path
 
-    @property
-    def paths(self) -> list[Path]:
-        """Files of all records, in the order of their ids."""
-        return sorted((self.folder / "records").glob("*.safetensors"))
-
     def path(self, spec: RunSpec) -> Path:
         """File of the record of a run."""
         return self.folder / "records" / f"{spec.id}.safetensors"
@@ -207,8 +203,10 @@ class Store:
             )
         return _read_record(spec, tensors, manifest)
 
-    def read_whole(self, paths: Iterable[Path]) -> tuple[list[Record], dict[Path, str]]:
-        """Return the records of these files, and for each damaged file what is wrong with it."""
+    def read_whole(self, specs: Iterable[RunSpec] | None = None) -> tuple[list[Record], dict[Path, str]]:
+        """Return the records of these runs, by default of all, and for each damaged file what is wrong with it."""
+        found = sorted((self.folder / "records").glob("*.safetensors"))
+        paths = found if specs is None else (path for path in map(self.path, specs) if path.exists())
         records, damaged = [], {}
         for path in paths:
             try:
@@ -217,6 +215,13 @@ class Store:
                 damaged[path] = str(error)
         return records, damaged
 
+    def records(self, specs: Iterable[RunSpec] | None = None) -> list[Record]:
+        """Return the whole records of these runs, by default of all; a damaged file is named in a warning."""
+        records, damaged = self.read_whole(specs)
+        for error in damaged.values():
+            warnings.warn(f"left out: {error}", stacklevel=2)
+        return records
+
     def load(self, spec: RunSpec) -> Record | None:
         """Return the record of a run, or None if there is none."""
         path = self.path(spec)
@@ -224,25 +229,8 @@ class Store:
 
     def is_done(self, spec: RunSpec) -> bool:
         """Whether a run has a whole record without an error."""
-        try:
-            record = self.load(spec)
-        except FileFormatError:
-            return False
-        return record is not None and record.error is None
-
-    def records(self) -> list[Record]:
-        """Return all whole records; each other file is named in a warning."""
-        return self._records(self.paths)
-
-    def of(self, specs: Iterable[RunSpec]) -> list[Record]:
-        """Return the whole records of these runs that exist, in the order of the specs."""
-        return self._records(path for path in map(self.path, specs) if path.exists())
-
-    def _records(self, paths: Iterable[Path]) -> list[Record]:
-        records, damaged = self.read_whole(paths)
-        for error in damaged.values():
-            warnings.warn(f"left out: {error}", stacklevel=3)
-        return records
+        records, _ = self.read_whole([spec])
+        return bool(records) and records[0].error is None
 
     def ask(self, specs: Iterable[RunSpec]) -> None:
         """Note that these runs are wanted, so that a report can say which are missing."""
@@ -262,15 +250,17 @@ class Store:
             found |= {RunSpec.from_json(fields) for fields in wanted.items()}
         return found
 
-    def remove_leftovers(self) -> None:
-        """Remove records that a process was writing when it was killed."""
-        remove_leftovers(self.folder / "records")
-
 
 def _read_record(spec: RunSpec, tensors: TensorFields, manifest: Field) -> Record:
     error, method, reason = (manifest.get(name) for name in ("error", "method", "stop_reason"))
     names = tuple(name.text() for name in manifest["class_names"].items())
     done, count = error is None, len(names)  # a run that did not fail has all its numbers, finite
+
+    def metrics(part: Field) -> dict[str, float]:
+        if done and "accuracy" not in part.entries():
+            part.refuse("the metrics of a run that did not fail")
+        return {name: value.number(minimum=-1, maximum=1) for name, value in part.entries().items()}
+
     samples = tensors.whole("sample_labels", (None,), maximum=max(count - 1, 0))
     pixels = tensors.tensors["sample_images"].shape[1:] if "sample_images" in tensors else ()
     return Record(
@@ -280,8 +270,8 @@ def _read_record(spec: RunSpec, tensors: TensorFields, manifest: Field) -> Recor
         class_names=names,
         **{name: manifest[name].number(finite=done) for name in _FIGURES},
         stop_reason="" if reason is None else reason.text(),
-        train=_read_metrics(manifest["train"], done),
-        test=_read_metrics(manifest["test"], done),
+        train=metrics(manifest["train"]),
+        test=metrics(manifest["test"]),
         confusion=tensors.whole("confusion", (count, count)),
         history=_read_history(tensors, manifest),
         sample_images=tensors.real("sample_images", (len(samples), *pixels)),
@@ -289,13 +279,6 @@ def _read_record(spec: RunSpec, tensors: TensorFields, manifest: Field) -> Recor
         sample_probabilities=tensors.real("sample_probabilities", (len(samples), count)),
         environment={name: value.text() for name, value in manifest["environment"].entries().items()},
     )
-
-
-def _read_metrics(metrics: Field, done: bool) -> dict[str, float]:
-    found = {name: value.number(minimum=-1, maximum=1) for name, value in metrics.entries().items()}
-    if done and "accuracy" not in found:
-        metrics.refuse("the metrics of a run that did not fail")
-    return found
 
 
 def _read_history(tensors: TensorFields, manifest: Field) -> dict[str, NDArray[Any]]:
@@ -360,15 +343,23 @@ def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, histo
 
 def write_table(rows: list[dict[str, Any]], path: Path) -> None:
     """Rows as CSV or Parquet, by the path's ending; rows may lack columns that others have."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
     with replacing(path) as file:
         if path.suffix == ".parquet":
             pandas = require("pandas", extra="parquet", purpose="writing Parquet")
             require("pyarrow", extra="parquet", purpose="writing Parquet")
-            pandas.DataFrame(rows, columns=columns).to_parquet(file, index=False)
-            return
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        file.write(text.getvalue().encode())
+            pandas.DataFrame(rows, columns=_columns(rows)).to_parquet(file, index=False)
+        else:
+            file.write(csv_text(rows).encode())
+
+
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """Rows as CSV."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, _columns(rows), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))

@@ -9,7 +9,7 @@ import copy
 import platform
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,8 +23,7 @@ import annealfit
 from annealfit._support.randomness import seed_of
 from annealfit.data.datasets import Dataset
 from annealfit.data.features import RandomConvFeatures, RowScaler
-from annealfit.data.rows import NpyTable, is_out_of_core
-from annealfit.data.rows.tables import chunk_bounds
+from annealfit.data.rows import NpyTable, chunk_bounds, is_out_of_core
 from annealfit.models import AnnealedClassifier, AnnealedConvNet
 from annealfit.models.baselines import ADAM_RATE, SGD_RATE, solve_logistic, train_adam, train_sgd
 from annealfit.models.conv_net import with_trained_layers
@@ -97,27 +96,21 @@ class Fitted:
     seconds: float
     regularization: float
     stop_reason: str = ""
-    filter_penalty: float = 0.0  # added to the loss where filters are trained
     features: RandomConvFeatures | None = None  # of a network, as its training left them
+    filter_penalty: float = 0.0  # ½λΣ‖filters‖² of the layers that the network trains, a part of its loss
 
     @classmethod
-    def of(
-        cls,
-        trained: AnnealedClassifier | AnnealedConvNet,
-        net: AnnealedConvNet | None = None,
-        features: RandomConvFeatures | None = None,
-    ) -> Fitted:
-        """Return what a fitted estimator learned; `net` is the network whose loss it is measured by."""
-        features = trained.features_ if isinstance(trained, AnnealedConvNet) else features
-        return cls(
-            np.vstack([trained.coef_.T, trained.intercept_]),
-            trained.history_,
-            trained.history_[-1]["seconds"],
-            trained.regularization,
-            trained.stop_reason_,
-            0.0 if net is None or features is None else _filter_penalty(net, features),
-            features,
-        )
+    def of(cls, trained: AnnealedClassifier | AnnealedConvNet) -> Fitted:
+        """Return what a fitted estimator learned."""
+        weights = np.vstack([trained.coef_.T, trained.intercept_])
+        seconds = trained.history_[-1]["seconds"]
+        fitted = cls(weights, trained.history_, seconds, trained.regularization, trained.stop_reason_)
+        return fitted.on(trained.features_, trained) if isinstance(trained, AnnealedConvNet) else fitted
+
+    def on(self, features: RandomConvFeatures, net: AnnealedConvNet) -> Fitted:
+        """Return the same head on these features of a network, measured by the network's loss."""
+        squares = sum(float((features.filters_[layer] ** 2).sum()) for layer in net.trained_layers())
+        return replace(self, features=features, filter_penalty=0.5 * net.regularization * squares)
 
 
 def fit_annealed(prepared: Prepared, classifier: AnnealedClassifier) -> Fitted:
@@ -140,7 +133,7 @@ def fit_optimum(prepared: Prepared, regularization: float) -> Fitted:
 
 def fit_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     """Train the network by annealing."""
-    return Fitted.of(net.fit(dataset.X_train, dataset.y_train), net)
+    return Fitted.of(net.fit(dataset.X_train, dataset.y_train))
 
 
 def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
@@ -153,7 +146,7 @@ def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far it came
         head.set_params(checkpoint=None).fit(features.transform(dataset.X_train), dataset.y_train)
-    return Fitted.of(head, net, features)
+    return Fitted.of(head).on(features, net)
 
 
 def fit_network_by_adam(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
@@ -167,14 +160,7 @@ def fit_network_by_adam(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     epochs = int(np.clip(2000 * batch_size / len(loss.images), 5, 100))
     result = train_adam(loss, weights, epochs=epochs, batch_size=batch_size, seed=seed_of(net.random_state))
     features = with_trained_layers(blank.first_features(dataset.X_train), result.weights)
-    penalty = _filter_penalty(net, features)
-    return Fitted(result.weights[HEAD], result.history, result.seconds, net.regularization, "", penalty, features)
-
-
-def _filter_penalty(net: AnnealedConvNet, features: RandomConvFeatures) -> float:
-    """`½λΣ‖filters‖²` of the layers that the network trains."""
-    squares = [float((features.filters_[layer] ** 2).sum()) for layer in net.trained_layers()]
-    return 0.5 * net.regularization * sum(squares)
+    return Fitted(result.weights[HEAD], result.history, result.seconds, net.regularization).on(features, net)
 
 
 def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
@@ -287,7 +273,7 @@ def run_network_training(dataset: Dataset, net: AnnealedConvNet, callbacks: Sequ
     """
     _fit_interruptibly(net, (dataset.X_train, dataset.y_train), callbacks)
     fitted = {
-        f"QUBO {net.bits}-bit": Fitted.of(net, net),
+        f"QUBO {net.bits}-bit": Fitted.of(net),
         "Frozen filters": fit_frozen_network(dataset, net),
         f"Adam (rate {ADAM_RATE})": fit_network_by_adam(dataset, net),
     }

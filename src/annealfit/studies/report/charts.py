@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from annealfit.studies.records import Record
 from annealfit.studies.report.drawing import BIT_COLOURS, plotting
-from annealfit.studies.report.tables import Group, dataset_title, main_groups, method_title, paper_numbers
+from annealfit.studies.report.tables import Group, dataset_title, groups, method_title
 
 QUANTITIES = {  # a history's column → its title, and whether its axis is logarithmic
     "accuracy": ("Training accuracy", False),
@@ -20,18 +20,15 @@ QUANTITIES = {  # a history's column → its title, and whether its axis is loga
     "loss": ("Regularised loss", True),
     "gap": ("Energy above the certified bound", True),
 }
-LEVELS = {
-    "accuracy": "train_accuracy",
-    "cross_entropy": "cross_entropy",
-    "loss": "loss",
-}  # of methods that do not iterate
 ACROSS = {"iteration": "Iteration", "solves": "QUBO solves", "seconds": "Seconds of training"}  # horizontal axes
+# Of methods that do not iterate: the column of a table that is the level of a quantity.
+LEVELS = {"accuracy": "train_accuracy", "cross_entropy": "cross_entropy", "loss": "loss"}
 _N_POINTS = 70  # of a curve: enough to see every turn on a logarithmic axis, and a page that stays small
 
 
 def page_data(records: Sequence[Record]) -> dict[str, Any]:
     """All that the page's script draws, ready for JSON."""
-    found = main_groups(records)
+    found = groups(records)
     return {
         "quantities": {name: {"title": title, "log": log} for name, (title, log) in QUANTITIES.items()},
         "across": ACROSS,
@@ -45,7 +42,7 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
 
 def series_name(group: Group) -> str:
     """A curve's name, unique within its data set."""
-    parts = [method_title(group.spec.label), group.spec.preset or "", group.departure]
+    parts = [method_title(group.spec.label), group.spec.preset, group.departure]
     return ", ".join(part for part in parts if part)
 
 
@@ -59,7 +56,7 @@ def by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
 
 def sampled_iterations(group: Group) -> NDArray[np.int64]:
     """The iterations shown of a group's longest run, evenly spread on a logarithmic axis."""
-    longest = max((record.iterations for record in group.records), default=0)
+    longest = max(record.iterations for record in group.records)
     return np.unique(np.geomspace(1, longest, _N_POINTS).round().astype(np.int64)) if longest else np.zeros(0, np.int64)
 
 
@@ -82,27 +79,25 @@ def curves(found: Sequence[Group]) -> list[dict[str, Any]]:
 
 def _series(group: Group) -> dict[str, Any]:
     iterations = sampled_iterations(group)
-    shown = {name: columns for name in QUANTITIES if (columns := history_columns(group, name)) is not None}
-    shown = {name: columns[:, iterations - 1] for name, columns in shown.items()}
-    if not len(iterations):  # a method without iterations is a level
-        shown = {name: np.array(group.values(value))[:, None] for name, value in LEVELS.items()}
+    if len(iterations):
+        histories = {name: history_columns(group, name) for name in (*QUANTITIES, "seconds")}
+        shown = {name: rows[:, iterations - 1] for name, rows in histories.items() if rows is not None}
+    else:  # a method without iterations is a level
+        shown = {name: np.array(group.values(column))[:, None] for name, column in LEVELS.items()}
     across: dict[str, list[Any]] = {"iteration": iterations.tolist()}
     if group.spec.method == "qubo":  # an iteration is a solve per class; a step of SGD is no solve at all
         n_classes = len(class_names(group.records[0]))
         across["solves"] = (iterations * (n_classes if n_classes > 2 else 1)).tolist()
-    seconds = history_columns(group, "seconds")
-    if seconds is not None:
-        across["seconds"] = _numbers(seconds[:, iterations - 1].mean(axis=0))
+    if "seconds" in shown:
+        across["seconds"] = _numbers(shown.pop("seconds").mean(axis=0))
+    summaries = (np.mean, np.min, np.max)
     return {
         "name": series_name(group),
         "bits": group.spec.bits or 0,
         "method": group.spec.method,
         "preset": group.spec.preset or "",
         "across": across,
-        "quantities": {
-            name: [_numbers(summary(columns, axis=0)) for summary in (np.mean, np.min, np.max)]
-            for name, columns in shown.items()
-        },
+        "quantities": {name: [_numbers(f(rows, axis=0)) for f in summaries] for name, rows in shown.items()},
     }
 
 
@@ -123,7 +118,7 @@ def confusions(found: Sequence[Group]) -> list[dict[str, Any]]:
 def class_names(record: Record) -> list[str]:
     """A name for every class, its number where the record has none."""
     n_classes = max(len(record.confusion), record.sample_probabilities.shape[-1])
-    return [record.class_names[i] if i < len(record.class_names) else str(i) for i in range(n_classes)]
+    return [*record.class_names, *map(str, range(len(record.class_names), n_classes))][:n_classes]
 
 
 def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
@@ -133,39 +128,36 @@ def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
         seeds = set.intersection(*({record.run.seed for record in group.records} for group in members))
         if not seeds:
             continue
-        chosen = [(g, next(r for r in g.records if r.run.seed == min(seeds))) for g in members]
-        first = chosen[0][1]
+        chosen = [next(record for record in group.records if record.run.seed == min(seeds)) for group in members]
+        first = chosen[0]
         methods = [
             {
                 "name": series_name(group),
                 "main": group.spec.bits is None or group.has_most_bits,
-                "probabilities": [_numbers(p) for p in record.sample_probabilities],
+                "probabilities": [_numbers(row) for row in record.sample_probabilities],
             }
-            for group, record in chosen
+            for group, record in zip(members, chosen, strict=True)
             if np.array_equal(record.sample_labels, first.sample_labels)
         ]
-        shown.append(
-            {
-                "dataset": dataset_title(dataset),
-                "seed": min(seeds),
-                "classes": class_names(first),
-                "labels": first.sample_labels.tolist(),
-                "images": [png_address(image) for image in first.sample_images],
-                "methods": methods,
-            }
-        )
+        shown.append({
+            "dataset": dataset_title(dataset),
+            "seed": min(seeds),
+            "classes": class_names(first),
+            "labels": first.sample_labels.tolist(),
+            "images": [png_address(image) for image in first.sample_images],
+            "methods": methods,
+        })  # fmt: skip
     return shown
 
 
 def times(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Seconds of a run, ours and the paper's."""
-    paper = {key[:2]: seconds for key, (seconds, _) in paper_numbers().items() if key[2] == "seconds"}
     return [
         {
             "dataset": dataset_title(group.spec.dataset),
             "name": series_name(group),
-            "seconds": _number(group.mean("seconds")),
-            "paper": None if group.departure else paper.get((group.spec.dataset, group.spec.label)),
+            "seconds": _numbers([group.mean("seconds")])[0],
+            "paper": group.cell("seconds").paper,
         }
         for group in found
     ]
@@ -178,9 +170,6 @@ def png_address(image: ArrayLike) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _number(value: Any) -> float | None:
-    return float(f"{value:.4g}") if np.isfinite(value) else None  # JSON has no NaN; four digits are what a chart shows
-
-
 def _numbers(values: Any) -> list[float | None]:
-    return [_number(value) for value in values]
+    """Numbers for JSON, which has no NaN, to the four digits that a chart shows."""
+    return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]

@@ -115,13 +115,28 @@ def check_picture(path: Path) -> None:
         raise InvalidInputError(f"{path.name} does not end in a format for figures: {', '.join(PICTURE_FORMATS)}")
 
 
-def dress(axes: Any, grid: str = "both") -> None:
-    """The look of a panel: a light grid behind, no frame on top and at the right."""
+def dress(axes: Any, grid: str = "both", *, log: str = "", **labels: Any) -> None:
+    """The look of a panel in which all is drawn: labels, a light grid behind, no frame on top and at the right.
+
+    The axes named in `log` ("x", "y" or "xy") become logarithmic.
+    """
+    axes.set(**labels)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(SOFT)
     axes.grid(axis=grid, color=FAINT, linewidth=0.6, alpha=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(colors=SOFT, labelcolor=INK, labelsize=9)
+    use_logarithm(axes, *log)
+
+
+def series_style(number: int) -> dict[str, str]:
+    """Colour and marker of one of several series."""
+    return {"color": SERIES[number % len(SERIES)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def legend_entry(name: str, **style: Any) -> Any:
+    """An entry of a legend that no line of a panel stands for."""
+    return plotting("lines").Line2D([], [], label=shown_plainly(name), **{"linestyle": "none", **style})
 
 
 def legend_below(figure: Any, handles: Sequence[Any]) -> None:

@@ -14,40 +14,20 @@ from numpy.typing import NDArray
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.files import replacing
 from annealfit.studies.records import CLASSICAL, Record
-from annealfit.studies.report import charts
-from annealfit.studies.report.drawing import (
-    DASHES,
-    FAINT,
-    INK,
-    MAP,
-    MARKERS,
-    RIGHT,
-    SERIES,
-    SOFT,
-    WRONG,
-    bits_colour,
-    check_picture,
-    dress,
-    legend_below,
-    make_figure,
-    plotting,
-    save_figure,
-    shown_plainly,
-    use_logarithm,
-)
-from annealfit.studies.report.tables import Group, dataset_title, main_groups, most_bits
+from annealfit.studies.report import charts, drawing
+from annealfit.studies.report.drawing import FAINT, INK, SERIES, SOFT, dress, make_figure, shown_plainly
+from annealfit.studies.report.tables import Group, dataset_title, groups
 
 if TYPE_CHECKING:
     from annealfit.data.features import RandomConvFeatures
     from annealfit.hardware.feasibility import Feasibility
-    from annealfit.studies.sampler_study import Comparison, ProblemSet, SolveRow
-    from annealfit.studies.success import Estimate
+    from annealfit.studies.sampler_study import Comparison, Estimate, ProblemSet, SolveRow
     from annealfit.studies.training_run import TrainingRun
 
 # --- A training.
 
 # A quantity, its column of the history, what it is drawn against, and its column on validation data.
-_PANELS = (
+_PANELS: tuple[tuple[str, str, str, str | None], ...] = (
     ("Training accuracy", "accuracy", "iteration", "validation_accuracy"),
     ("Regularised loss", "loss", "iteration", "validation_cross_entropy"),
     ("Regularised loss", "loss", "seconds", None),
@@ -66,12 +46,12 @@ def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
         figures["predictions"] = draw_predictions(run.records)
         for label, pixels in list(zip(first.sample_labels.tolist(), first.sample_images, strict=True))[:10]:
             with replacing(folder / "samples" / f"class-{label}.png") as file:
-                plotting("image").imsave(file, pixels, cmap="gray", vmin=0, vmax=1, format="png")
+                drawing.plotting("image").imsave(file, pixels, cmap="gray", vmin=0, vmax=1, format="png")
         if run.initial_filters is not None:
             features = run.model.features
             figures["filters"] = draw_filters(run.initial_filters, features.filters_)
             figures["maps"] = draw_maps(features, first.sample_images[0])
-    return [save_figure(figure, folder / f"{name}.png") for name, figure in figures.items()]
+    return [drawing.save_figure(figure, folder / f"{name}.png") for name, figure in figures.items()]
 
 
 def draw_convergence(records: Sequence[Record], title: str) -> Any:
@@ -82,27 +62,23 @@ def draw_convergence(records: Sequence[Record], title: str) -> Any:
     figure = make_figure(figsize=(11, 3.6))
     figure.suptitle(shown_plainly(title))
     panels = figure.subplots(1, len(_PANELS))
-    for axes, (label, column, across, validation) in zip(panels, _PANELS, strict=True):
+    solves = len(records[0].class_names) if len(records[0].class_names) > 2 else 1
+    across = {
+        "seconds": "Seconds of training",
+        "iteration": f"Iteration ({f'{solves} solves' if solves > 1 else 'a solve'}, or an SGD step)",
+    }
+    if "layer" in records[0].history:
+        across["iteration"] = "Turn of a layer, or an epoch of Adam"
+    for axes, (label, column, against, validation) in zip(panels, _PANELS, strict=True):
         for record, colour in zip(records, SERIES, strict=False):
-            _draw_course(axes, record, colour, (across, column, validation))
-        dress(axes)
-        axes.set(xlabel=_across(across, records[0]), ylabel=label)
-        use_logarithm(axes, "x")  # a method that is done in ten iterations stands beside one that takes a thousand
-    legend_below(figure, panels[0].get_legend_handles_labels()[0])
+            _draw_course(axes, record, colour, column, against, validation)
+        # A method that is done in ten iterations stands beside one that takes a thousand.
+        dress(axes, log="x", xlabel=across[against], ylabel=label)
+    drawing.legend_below(figure, panels[0].get_legend_handles_labels()[0])
     return figure
 
 
-def _across(across: str, record: Record) -> str:
-    if across == "seconds":
-        return "Seconds of training"
-    if "layer" in record.history:
-        return "Turn of a layer, or an epoch of Adam"
-    solves = len(record.class_names) if len(record.class_names) > 2 else 1
-    return f"Iteration ({solves} solves, or an SGD step)" if solves > 1 else "Iteration (a solve, or an SGD step)"
-
-
-def _draw_course(axes: Any, record: Record, colour: str, columns: tuple[str, str, str | None]) -> None:
-    across, column, validation = columns
+def _draw_course(axes: Any, record: Record, colour: str, column: str, across: str, validation: str | None) -> None:
     name = shown_plainly(record.method)
     if not record.history:
         level = record.loss if column == "loss" else record.train["accuracy"]
@@ -147,7 +123,7 @@ def _draw_probabilities(axes: Any, record: Record, row: int, truth: int) -> None
     probabilities, names = record.sample_probabilities[row], record.class_names
     winner, base = int(probabilities.argmax()), row + _TEXT + _TALLEST
     faces, edges = [FAINT] * len(names), ["none"] * len(names)
-    faces[winner], edges[truth] = RIGHT if winner == truth else WRONG, INK
+    faces[winner], edges[truth] = drawing.RIGHT if winner == truth else drawing.WRONG, INK
     style = {"color": faces, "edgecolor": edges, "linewidth": 1.2}
     axes.bar(range(len(names)), -_TALLEST * probabilities, bottom=base, width=0.8, **style)
     axes.axhline(base, color=FAINT, linewidth=0.8, zorder=0)
@@ -178,28 +154,24 @@ def draw_filters(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[
 
 def draw_maps(features: RandomConvFeatures, image: NDArray[np.float64]) -> Any:
     """An image and the outputs of every layer for it, each map on its own scale from 0, black, to its largest."""
-    maps = [outputs[0].transpose(2, 0, 1)[:_MOST_SHOWN] for outputs in layer_maps(features, image[None])]
+    from annealfit.data.convolution import join_filters
+
+    given = features.as_images(image[None]).astype(np.float64)
+    if features.pixel_scaler_ is not None:
+        given = features.pixel_scaler_.transform(given.reshape(1, -1)).reshape(given.shape)
+    weights = [join_filters(*layer) for layer in zip(features.filters_, features.biases_, strict=True)]
+    maps = [outputs[0].transpose(2, 0, 1)[:_MOST_SHOWN] for outputs in features.network_.maps(given, weights)]
     most = max(map(len, maps))
     figure = make_figure(figsize=(1.4 + _CELL * most, (_CELL + 0.45) * (1 + len(maps))))
     first, *parts = _parts(figure, 1 + len(maps))
     first.suptitle("A test image", fontsize=9, color=INK)
-    _draw_pictures(first.subplots(1, most, squeeze=False)[0], [image], "image", cmap="gray", vmin=0, vmax=1)
+    grey = {"cmap": "gray", "vmin": 0, "vmax": 1}
+    _draw_pictures(first.subplots(1, most, squeeze=False)[0], [image], "image", **grey)
     for layer, (part, found) in enumerate(zip(parts, maps, strict=True), start=1):
         part.suptitle(f"Layer {layer}: after ReLU and pooling", fontsize=9, color=INK)
         scaled = found / np.maximum(found.max(axis=(1, 2), keepdims=True), 1e-12)
-        _draw_pictures(part.subplots(1, len(found), squeeze=False)[0], scaled, "maps", cmap="gray", vmin=0, vmax=1)
+        _draw_pictures(part.subplots(1, len(found), squeeze=False)[0], scaled, "maps", **grey)
     return figure
-
-
-def layer_maps(features: RandomConvFeatures, images: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """The outputs (n, h, w, filters) of every layer for images as the features take them."""
-    from annealfit.data.convolution import join_filters
-
-    given = features.as_images(images).astype(np.float64)
-    if features.pixel_scaler_ is not None:
-        given = features.pixel_scaler_.transform(given.reshape(len(given), -1)).reshape(given.shape)
-    weights = [join_filters(*layer) for layer in zip(features.filters_, features.biases_, strict=True)]
-    return features.network_.maps(given, weights)
 
 
 def _parts(figure: Any, count: int) -> list[Any]:
@@ -221,8 +193,8 @@ def _draw_pictures(panels: Any, pictures: Any, name: str, **colours: Any) -> Non
 def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
     """Write the main figures as SVG and PNG; returns their paths."""
     return [
-        save_figure(figure, folder / f"{name}.{ending}")
-        for name, figure in _paper_figures(main_groups(records))
+        drawing.save_figure(figure, folder / f"{name}.{ending}")
+        for name, figure in _paper_figures(groups(records))
         for ending in ("svg", "png")
     ]
 
@@ -230,7 +202,7 @@ def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
 def _paper_figures(found: Sequence[Group]) -> Iterator[tuple[str, Any]]:
     for dataset, members in charts.by_dataset(found).items():
         yield f"convergence-{dataset}", _draw_mean_convergence(dataset, members)
-        contenders = [group for group in members if group.spec.bits == most_bits(group.spec.preset)]
+        contenders = [group for group in members if group.spec.bits is None or group.has_most_bits]
         if contenders:
             yield f"confusion-{dataset}", _draw_confusion(dataset, contenders)
     timed = [row for row in charts.times(found) if row["paper"] is not None]
@@ -245,33 +217,28 @@ def _draw_mean_convergence(dataset: str, members: Sequence[Group]) -> Any:
     for axes, quantity in zip(panels, ("accuracy", "cross_entropy"), strict=True):
         title, log = charts.QUANTITIES[quantity]
         for group in members:
-            style: dict[str, Any] = {
-                "color": bits_colour(group.spec.bits),
-                "linestyle": "dashdot" if group.spec.method == CLASSICAL else DASHES[group.spec.preset],
-                "linewidth": 1.2,
-                "label": shown_plainly(charts.series_name(group)),
-            }
+            dashes = "dashdot" if group.spec.method == CLASSICAL else drawing.DASHES[group.spec.preset]
+            style: dict[str, Any] = {"color": drawing.bits_colour(group.spec.bits), "linestyle": dashes}
+            style |= {"linewidth": 1.2, "label": shown_plainly(charts.series_name(group))}
             columns, iterations = charts.history_columns(group, quantity), charts.sampled_iterations(group)
             if columns is not None:
                 axes.plot(iterations, columns.mean(axis=0)[iterations - 1], **style)
             else:
                 axes.axhline(group.mean(charts.LEVELS[quantity]), **style)
-        axes.set(xlabel="Iteration", ylabel=title)
-        dress(axes)
-        use_logarithm(axes, *("xy" if log else "x"))
+        dress(axes, log="xy" if log else "x", xlabel="Iteration", ylabel=title)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=7)
     return figure
 
 
 def _draw_confusion(dataset: str, members: Sequence[Group]) -> Any:
     matrices = charts.confusions(members)
-    size = max(3.4, 0.36 * len(matrices[0]["classes"]))  # room for the counts
+    size = max(3.4, 0.36 * len(matrices[0]["classes"]))  # so that the counts fit
     figure = make_figure(figsize=(size * len(matrices), size + 0.4))
     figure.suptitle(shown_plainly(f"{dataset_title(dataset)}: test images, true class in rows"))
     for axes, matrix in zip(figure.subplots(1, len(matrices), squeeze=False)[0], matrices, strict=True):
         counts = np.array(matrix["counts"], float)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        axes.imshow(shares, cmap=MAP, vmin=0, vmax=1)
+        axes.imshow(shares, cmap=drawing.MAP, vmin=0, vmax=1)
         for (row, column), share in np.ndenumerate(shares):
             colour = "white" if share > 0.5 else INK if counts[row, column] else FAINT
             axes.text(column, row, f"{counts[row, column]:.0f}", ha="center", va="center", fontsize=6, color=colour)
@@ -284,15 +251,12 @@ def _draw_confusion(dataset: str, members: Sequence[Group]) -> Any:
 
 def _draw_times(rows: Sequence[dict[str, Any]]) -> Any:
     figure = make_figure(figsize=(8, 0.22 * len(rows) + 1.2))
-    axes = figure.subplots()
-    places = range(len(rows))
+    axes, places = figure.subplots(), range(len(rows))
     axes.scatter([row["seconds"] for row in rows], places, color=SERIES[0], label="here", zorder=3)
     axes.scatter([row["paper"] for row in rows], places, color=SERIES[1], marker="D", label="paper", zorder=3)
     axes.set_yticks(places, [shown_plainly(f"{row['dataset']}: {row['name']}") for row in rows], fontsize=6)
-    axes.set_xlabel("Seconds of a training run")
     axes.invert_yaxis()
-    dress(axes, grid="x")
-    use_logarithm(axes, "x")
+    dress(axes, "x", log="x", xlabel="Seconds of a training run")
     figure.legend(loc="outside upper right", ncols=2, frameon=False)
     return figure
 
@@ -305,32 +269,33 @@ _APART = 0.22  # between the markers of one sampler, in rows
 
 def draw_comparison(comparison: Comparison) -> Any:
     """A row of panels per coordinates and bits: energy above the lowest against time per problem set, and training."""
-    variants = list(dict.fromkeys(taken.variant for taken in comparison.problem_sets))
-    sets = [[taken for taken in comparison.problem_sets if taken.variant == variant] for variant in variants]
-    count = max(map(len, sets)) + bool(comparison.training)
+    sets: dict[tuple[str, int], list[ProblemSet]] = {}
+    for taken in comparison.problem_sets:
+        sets.setdefault(taken.variant, []).append(taken)
+    count = max(map(len, sets.values())) + bool(comparison.training)
     figure = make_figure(figsize=(4.4 * count, 4.0 * len(sets) + 0.4))
-    names = list(dict.fromkeys(row.sampler for row in comparison.solving))
-    styles = {name: _style(number) for number, name in enumerate(names)}
-    for panels, variant, own in zip(figure.subplots(len(sets), count, squeeze=False), variants, sets, strict=True):
+    names = dict.fromkeys(row.sampler for row in comparison.solving)
+    styles = {name: drawing.series_style(number) for number, name in enumerate(names)}
+    for panels, (variant, own) in zip(figure.subplots(len(sets), count, squeeze=False), sets.items(), strict=True):
         for axes, taken in zip(panels, own, strict=False):
             _draw_solving(axes, taken, taken.own(comparison.solving), styles)
         if comparison.training:
             _draw_training(panels[-1], comparison, variant, styles)
-    handles = [_handle(name, **style) for name, style in styles.items()]
+    handles = [drawing.legend_entry(name, **style) for name, style in styles.items()]
     if any(row.access_seconds is not None for row in comparison.solving):
-        handles.append(_handle("hollow: QPU time", color=SOFT, marker="o", fillstyle="none"))
-    legend_below(figure, handles)
+        handles.append(drawing.legend_entry("hollow: QPU time", color=SOFT, marker="o", fillstyle="none"))
+    drawing.legend_below(figure, handles)
     return figure
 
 
 def save_comparison_figure(comparison: Comparison, path: Path) -> Path:
     """Write the figure of `draw_comparison`."""
-    return save_figure(draw_comparison(comparison), path)
+    return drawing.save_figure(draw_comparison(comparison), path)
 
 
 def save_success_figure(comparison: Comparison, path: Path) -> Path:
     """Write the figure of `draw_success`."""
-    return save_figure(draw_success(comparison), path)
+    return drawing.save_figure(draw_success(comparison), path)
 
 
 def summarise_comparison(comparison: Comparison) -> str:
@@ -340,13 +305,15 @@ def summarise_comparison(comparison: Comparison) -> str:
         rows = [row for row in taken.own(comparison.solving) if row.failure is None]
         if rows:
             shares = {row.sampler: -row.success.value for row in rows}
-            most = -min(shares.values())
-            often = f"success is most often with {_least(shares)}, in {most:.1%} of the reads"
             seconds = {row.sampler: row.seconds_to_solution.value for row in rows}
+            most, least = -min(shares.values()), min(seconds.values())
+            often = f"success is most often with {_least(shares)}, in {most:.1%} of the reads"
             fastest = f"fastest to the solution is {_least(seconds)}"
-            fastest = fastest if min(seconds.values()) < math.inf else "none solves half of the problems"
-            problems = f"On the {taken.name} problems ({taken.coordinates}, K = {taken.bits})"
-            sentences.append(f"{problems} {often if most else 'no read succeeds'}; {fastest}.")
+            sentences.append(
+                f"On the {taken.name} problems ({taken.coordinates}, K = {taken.bits}) "
+                f"{often if most else 'no read succeeds'}; "
+                f"{fastest if least < math.inf else 'none solves half of the problems'}."
+            )
     optimum = comparison.optimum
     for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in comparison.training):
         records = [record for record in comparison.trained(coordinates, bits) if record.error is None]
@@ -365,15 +332,6 @@ def _least(values: dict[str, float]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _style(number: int) -> dict[str, str]:
-    return {"color": SERIES[number % len(SERIES)], "marker": MARKERS[number % len(MARKERS)]}
-
-
-def _handle(name: str, **style: Any) -> Any:
-    """An entry of a legend."""
-    return plotting("lines").Line2D([], [], label=shown_plainly(name), **{"linestyle": "none", **style})
-
-
 def _when(taken: ProblemSet) -> str:
     return f"Problems after {taken.after} iterations" if taken.after else "Problems of the first iteration"
 
@@ -385,12 +343,10 @@ def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles
         axes.plot(places, [energy] * len(places), linestyle=":", color=styles[row.sampler]["color"])
         for place, fill in zip(places, ("full", "none"), strict=False):
             axes.plot(place, energy, linestyle="none", markersize=7, fillstyle=fill, **styles[row.sampler])
-    axes.set(xlabel="Time of a solve, ms (median)", ylabel="Energy of a read above the lowest, %")
-    axes.set_title(f"{_when(taken)},\n{taken.coordinates}, K = {taken.bits}")
     axes.set(xscale="log", yscale="log")
     axes.margins(0.15)
-    dress(axes)
-    use_logarithm(axes, "x", "y")
+    labels = {"xlabel": "Time of a solve, ms (median)", "ylabel": "Energy of a read above the lowest, %"}
+    dress(axes, log="xy", title=f"{_when(taken)},\n{taken.coordinates}, K = {taken.bits}", **labels)
 
 
 def _draw_training(axes: Any, comparison: Comparison, variant: tuple[str, int], styles: Mapping[str, Any]) -> None:
@@ -400,11 +356,8 @@ def _draw_training(axes: Any, comparison: Comparison, variant: tuple[str, int], 
         if len(shown):
             axes.plot(shown + 1, excess[shown], linewidth=1.3, markevery=[-1], **styles[record.method])
     axes.xaxis.get_major_locator().set_params(integer=True)
-    title = "Training,\n{}, K = {}".format(*variant)
-    axes.set(xlabel="Iteration", ylabel="Loss above the optimum, share of it", title=title)
-    dress(axes)
-    if axes.lines:
-        use_logarithm(axes, "y")
+    labels = {"xlabel": "Iteration", "ylabel": "Loss above the optimum, share of it"}
+    dress(axes, log="y" if axes.lines else "", title="Training,\n{}, K = {}".format(*variant), **labels)
 
 
 def draw_success(comparison: Comparison) -> Any:
@@ -412,35 +365,35 @@ def draw_success(comparison: Comparison) -> Any:
 
     Bars are 95 % intervals. A sampler that never succeeded has an arrow from the least time that its reads allow.
     """
-    groups: dict[tuple[str, int], list[ProblemSet]] = {}
+    rows: dict[tuple[str, int], list[ProblemSet]] = {}
     for taken in comparison.problem_sets:
-        groups.setdefault((taken.name, taken.bits), []).append(taken)
+        rows.setdefault((taken.name, taken.bits), []).append(taken)
     names = list(dict.fromkeys(row.sampler for row in comparison.solving))
-    figure = make_figure(figsize=(9.0, (1.1 + 0.38 * len(names)) * len(groups) + 0.4))
+    figure = make_figure(figsize=(9.0, (1.1 + 0.38 * len(names)) * len(rows) + 0.4))
     bases = dict.fromkeys(taken.coordinates for taken in comparison.problem_sets)
     colours = (SERIES[1], SERIES[0], *SERIES[2:])  # the second coordinates, ours, are blue
-    styles = {name: _style(number) | {"color": colours[number % 8]} for number, name in enumerate(bases)}
-    for (shares, to_solution), sets in zip(
-        figure.subplots(len(groups), 2, squeeze=False), groups.values(), strict=True
-    ):
+    styles = {
+        name: drawing.series_style(number) | {"color": colours[number % len(SERIES)]}
+        for number, name in enumerate(bases)
+    }
+    for (shares, times), sets in zip(figure.subplots(len(rows), 2, squeeze=False), rows.values(), strict=True):
         for number, taken in enumerate(sets):
             shift, style = _APART * (number - (len(sets) - 1) / 2), styles[taken.coordinates]
             for row in (row for row in taken.own(comparison.solving) if row.failure is None):
                 place = names.index(row.sampler) + shift
                 _draw_estimate(shares, row.success, place, 100.0, style)
-                _draw_estimate(to_solution, row.seconds_to_solution, place, 1e3, style)
+                _draw_estimate(times, row.seconds_to_solution, place, 1e3, style)
         unproven = [taken.coordinates for taken in sets if not taken.truth.is_proven]
         best_known = f"; best known, not proven: {', '.join(unproven)}" if unproven else ""
         shares.set_title(f"{_when(sets[0])}, K = {sets[0].bits}{best_known}", fontsize=10, loc="left")
-        shares.set(xlabel="Reads that are the optimum, %", xlim=(-3, 103))
-        to_solution.set_xlabel("Time to solution (99 %), ms; open arrow: at least")
-        for axes, labels in ((shares, list(map(shown_plainly, names))), (to_solution, [""] * len(names))):
+        for axes, labels in ((shares, list(map(shown_plainly, names))), (times, [""] * len(names))):
             axes.set_yticks(range(len(names)), labels, fontsize=9)
             axes.set_ylim(len(names) - 0.4, -0.6)  # the first sampler at the top
-            dress(axes)
+        dress(shares, xlabel="Reads that are the optimum, %", xlim=(-3, 103))
+        dress(times, log="x", xlabel="Time to solution (99 %), ms; open arrow: at least")
+        for axes in (shares, times):
             axes.tick_params(axis="y", length=0)
-        use_logarithm(to_solution, "x")
-    legend_below(figure, [_handle(name, **style) for name, style in styles.items()])
+    drawing.legend_below(figure, [drawing.legend_entry(name, **style) for name, style in styles.items()])
     return figure
 
 
@@ -465,7 +418,7 @@ _Curve = dict[int, list["Feasibility"]]  # bits → the rows of all chips
 
 def check_drawable(path: Path, features: Sequence[int]) -> None:
     """Refuse what cannot be drawn, before the work is done: a foreign ending, too many curves, matplotlib missing."""
-    check_picture(path)
+    drawing.check_picture(path)
     count = len(set(features))
     if count > _MOST_CURVES:
         raise InvalidInputError(
@@ -476,7 +429,7 @@ def check_drawable(path: Path, features: Sequence[int]) -> None:
 def save_feasibility(rows: Sequence[Feasibility], path: Path) -> None:
     """Draw the rows and write the file; its ending is its format."""
     check_drawable(path, [row.features for row in rows])
-    save_figure(draw_feasibility(rows), path)
+    drawing.save_figure(draw_feasibility(rows), path)
 
 
 def draw_feasibility(rows: Sequence[Feasibility]) -> Any:
@@ -493,20 +446,23 @@ def draw_feasibility(rows: Sequence[Feasibility]) -> Any:
     sizes, shares = figure.subplots(1, 2)
     _draw_sizes(sizes, curves, cliques)
     _draw_shares(shares, curves, coordinates)
+    whole = {"integer": True, "min_n_ticks": 1, "steps": [1, 2, 5, 10]}
     for axes in (sizes, shares):
-        axes.xaxis.set_major_locator(plotting("ticker").MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-        axes.set_xlabel("Bits per weight update")
+        axes.xaxis.set_major_locator(drawing.plotting("ticker").MaxNLocator(**whole))
         axes.title.set_fontsize(10)
-        dress(axes)
-    handles = [_handle(f"d = {features}", **_style(number), linestyle="-") for number, features in enumerate(curves)]
+        dress(axes, xlabel="Bits per weight update")
+    handles = [
+        drawing.legend_entry(f"d = {features}", **drawing.series_style(number), linestyle="-")
+        for number, features in enumerate(curves)
+    ]
     if len(coordinates) > 1:
-        handles += [_handle(name, color=SOFT, linestyle=line) for name, line in coordinates.items()]
+        handles += [drawing.legend_entry(name, color=SOFT, linestyle=line) for name, line in coordinates.items()]
     words = {"full": "fits every chip", "left": "fits some", "none": "fits none"}
     if len(cliques) == 1:
         words = {"full": "fits", "none": "does not fit"}
     seen = {_filling(own) for curve in curves.values() for own in curve.values()}
-    handles += [_handle(word, **_marker(SOFT, "o", fill)) for fill, word in words.items() if fill in seen]
-    legend_below(figure, handles)
+    handles += [drawing.legend_entry(word, **_marker(SOFT, "o", fill)) for fill, word in words.items() if fill in seen]
+    drawing.legend_below(figure, handles)
     return figure
 
 
@@ -516,7 +472,7 @@ def _draw_sizes(axes: Any, curves: Mapping[int, _Curve], cliques: Mapping[str, i
     highest = max(rows[0].variables for curve in curves.values() for rows in curve.values())
     largest = max(cliques.values())
     if highest > 6 * largest:  # else the chips would all be at the bottom
-        use_logarithm(axes, "y")
+        drawing.use_logarithm(axes, "y")
     else:
         axes.set_ylim(0, 1.12 * max(highest, largest))
     for clique in set(cliques.values()):
@@ -547,9 +503,10 @@ def _draw_shares(axes: Any, curves: Mapping[int, _Curve], coordinates: Mapping[s
 
 def _draw_curve(axes: Any, number: int, curve: _Curve, values: Sequence[float], line: str = "-") -> None:
     """A line with a marker at every number of bits, filled as far as the problem fits."""
-    axes.plot(list(curve), values, color=SERIES[number], linestyle=line, linewidth=1.2, zorder=2)
+    colour, marker = drawing.series_style(number).values()
+    axes.plot(list(curve), values, color=colour, linestyle=line, linewidth=1.2, zorder=2)
     for (bits, rows), value in zip(curve.items(), values, strict=True):
-        axes.plot([bits], [value], zorder=3, **_marker(SERIES[number], MARKERS[number], _filling(rows)))
+        axes.plot([bits], [value], zorder=3, **_marker(colour, marker, _filling(rows)))
 
 
 def _filling(rows: Sequence[Feasibility]) -> str:
@@ -589,15 +546,13 @@ def save_layer_errors(names: Sequence[str], errors: Sequence[Mapping[str, float]
     axes = figure.subplots()
     for place, method in enumerate(errors[0]):
         values = [max(one[method], 1e-12) for one in errors]  # a logarithm has no zero
-        label = METHOD_TITLES.get(method, method)
-        axes.plot(range(len(names)), values, markersize=6, label=label, **_style(_METHODS.get(method, 5 + place % 3)))
+        style = drawing.series_style(_METHODS.get(method, 5 + place % 3))
+        axes.plot(range(len(names)), values, markersize=6, label=METHOD_TITLES.get(method, method), **style)
     slanted = sum(map(len, names)) > 11 * len(names) or len(names) > 12  # else the names would touch
     angle = {"rotation": 30, "ha": "right"} if slanted else {}
     axes.set_xticks(range(len(names)), [shown_plainly(name) for name in names], **angle)
-    axes.set(ylabel="Squared error of the outputs, relative")
     axes.margins(0.08)
     axes.set_title(shown_plainly(title), fontsize=10, loc="left")
-    dress(axes)
-    use_logarithm(axes, "y")
-    legend_below(figure, axes.get_legend_handles_labels()[0])
-    return save_figure(figure, path)
+    dress(axes, log="y", ylabel="Squared error of the outputs, relative")
+    drawing.legend_below(figure, axes.get_legend_handles_labels()[0])
+    return drawing.save_figure(figure, path)

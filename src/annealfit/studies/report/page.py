@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from importlib import resources
@@ -21,11 +20,11 @@ from annealfit.studies.report import charts, claims, drawing, figures
 from annealfit.studies.report.tables import (
     NEAR_POINTS,
     SCORES,
+    Cell,
     Table,
     all_tables,
     dataset_title,
     groups,
-    main_groups,
     presets_of,
     to_csv,
     to_latex,
@@ -36,8 +35,7 @@ PAPER_LINK = "https://arxiv.org/abs/2603.02958"
 
 def read_records(folder: StrPath) -> tuple[list[Record], list[str]]:
     """The whole records of a run folder, and what is wrong with each damaged one."""
-    store = Store(Path(folder))
-    records, errors = store.read_whole(store.paths)
+    records, errors = Store(Path(folder)).read_whole()
     damaged = [error.replace(str(path), path.name) for path, error in errors.items()]  # no paths of this machine
     if not records and not damaged:
         raise InvalidInputError(
@@ -54,7 +52,7 @@ def summarise_records(
     """The account at the top of the page: how complete it is, how close to the paper, what was run and where."""
     finished = [record for record in records if record.error is None]
     closeness, distant_baselines = _closeness(tables)
-    every_group = (*groups(records), *groups(records, networks=True))
+    all_groups = groups(records, "digits", "benchmark", "range_study", "step_study", "filters")
     environments = Counter(", ".join(f"{k} {v}" for k, v in record.environment.items()) for record in records)
     return {
         "finished": len(finished),
@@ -65,7 +63,7 @@ def summarise_records(
         "distant_baselines": distant_baselines,
         "times": _times(records),
         "paper_total_seconds": sum(float(row["mean_seconds"]) for row in paper_table("execution_seconds")) * len(SEEDS),
-        "datasets": list(dict.fromkeys(dataset_title(group.spec.dataset) for group in every_group)),
+        "datasets": list(dict.fromkeys(dataset_title(group.spec.dataset) for group in all_groups)),
         "presets": presets_of(records),
         "seeds": sorted({record.run.seed for record in records}),
         "total_seconds": float(np.sum([record.seconds for record in finished])),
@@ -79,46 +77,44 @@ def _closeness(tables: Sequence[Table]) -> tuple[list[dict[str, Any]], list[str]
     Sample predictions do not count, since the paper's images are not known.
     """
     scores: dict[str, list[tuple[str, float, bool]]] = {}  # by preset: table, points from the paper's, whether near
-    distant = []
+    distant: dict[str, None] = {}
     for table in (table for table in tables if table.name in ("digits", "benchmark", "recall")):
-        place = [column.name for column in table.columns].index("preset")
         for row in table.rows:
-            preset = row[place].text
-            for column, cell in zip(table.columns, row, strict=True):
-                is_score = column.name in SCORES
-                if cell.difference is not None and (is_score or column.name.endswith("_percent")):
-                    points = abs(cell.difference) * (100 if is_score else 1)
+            cells = {column.name: cell for column, cell in zip(table.columns, row, strict=True)}
+            preset = cells["preset"].text
+            for name, cell in cells.items():
+                if cell.difference is not None and (name in SCORES or name.endswith("_percent")):
+                    points = abs(cell.difference) * (100 if name in SCORES else 1)
                     scores.setdefault(preset, []).append((table.name, points, cell.verdict == "near"))
-                    if (preset, column.name, cell.verdict) == ("–", "test_accuracy_percent", "far"):
-                        distant.append("Digits" if table.name == "digits" else row[0].text)
+            if preset == "–" and cells.get("test_accuracy_percent", Cell("")).verdict == "far":
+                distant[cells["dataset"].text if "dataset" in cells else "Digits"] = None
     closeness = []
     for preset, entries in scores.items():
         total = Counter(name for name, _, _ in entries)
         near = Counter(name for name, _, is_near in entries if is_near)
-        closeness.append(
-            {
-                "name": "classical baseline" if preset == "–" else preset,
-                "near": near.total(),
-                "total": total.total(),
-                "median_points": float(np.median([points for _, points, _ in entries])),
-                "parts": [(name, near[name], total[name]) for name in total],
-            }
-        )
-    return closeness, list(dict.fromkeys(distant))
+        closeness.append({
+            "name": "classical baseline" if preset == "–" else preset,
+            "near": near.total(),
+            "total": total.total(),
+            "median_points": float(np.median([points for _, points, _ in entries])),
+            "parts": [(name, near[name], total[name]) for name in total],
+        })  # fmt: skip
+    return closeness, list(distant)
 
 
 def _times(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Seconds of the benchmark runs that the paper has times for, preset by preset."""
-    found: dict[str, dict[str, Any]] = {}
-    for group in main_groups(records, digits=False):
-        cell, preset = group.cell("seconds"), str(group.spec.preset)
-        if isinstance(cell.paper, float):
-            start = {"preset": preset, "runs": 0, "seconds": 0.0, "paper_seconds": 0.0}
-            entry, seconds = found.setdefault(preset, start), group.values("seconds")
-            entry["runs"] += len(seconds)
-            entry["seconds"] += sum(seconds)
-            entry["paper_seconds"] += cell.paper * len(seconds)
-    return [found[preset] for preset in presets_of(records) if preset in found]
+    found: dict[str, list[tuple[int, float, float]]] = {}
+    for group in groups(records, "benchmark"):
+        paper, seconds = group.cell("seconds").paper, group.values("seconds")
+        if isinstance(paper, float):
+            found.setdefault(str(group.spec.preset), []).append((len(seconds), sum(seconds), paper * len(seconds)))
+    names = ("runs", "seconds", "paper_seconds")
+    return [
+        {"preset": preset, **dict(zip(names, map(sum, zip(*found[preset], strict=True)), strict=True))}
+        for preset in presets_of(records)
+        if preset in found
+    ]
 
 
 def duration(seconds: float) -> str:
@@ -146,9 +142,10 @@ def render(
     template, css, script = (
         (files / name).read_text(encoding="utf-8") for name in ("template.html", "report.css", "report.js")
     )
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    settings = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, **settings)
+    # JSON that cannot end the script element it stands in: `tojson` escapes <, > and &.
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.filters |= {
         "duration": duration,
         "as_csv": lambda table: _data_address("text/csv", to_csv(table)),
@@ -166,14 +163,8 @@ def render(
         script=script,
         # Only this very script may run: markup that slipped through the escaping would still be dead text.
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=_script_json(charts.page_data(records)),
+        data=charts.page_data(records),
     )
-
-
-def _script_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # escapes all but ASCII
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _data_address(kind: str, text: str) -> str:

@@ -1,13 +1,11 @@
 """The tables of a report: the paper's numbers, ours, and the difference, made from records alone.
 
-A `Table` is plain values: the page, the terminal, CSV and LaTeX all show the same one. Titles, captions and columns
-are in `tables.toml`; the functions here compute the rows.
+A `Table` is plain values: the page, the terminal, CSV and LaTeX all show the same one. Titles, captions, columns and
+the wording of the claims are in `tables.toml`; the functions here compute the rows.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from annealfit.studies.paper_tables import BITS, OUR_BITS, STUDY_SWEEPS, benchmark_runs, digits_runs, paper_table
-from annealfit.studies.records import CLASSICAL, NETWORK_METHODS, OPTIMUM, RUN_PRESETS, Record, RunSpec
+from annealfit.studies.paper_tables import BITS, OUR_BITS, STUDY_SWEEPS, bits_of, paper_table
+from annealfit.studies.records import CLASSICAL, NETWORK_METHODS, OPTIMUM, RUN_PRESETS, Record, RunSpec, csv_text
 
 NEAR_POINTS = 5.0  # a percentage this close to the paper's counts as reproduced
 NEAR_SHARE = 0.10  # so does a loss within this share of the paper's
@@ -31,7 +29,7 @@ DATASET_TITLES = {
     "emnist": "EMNIST",
     "kmnist": "KMNIST",
 }
-METRICS = ("train_accuracy", "test_accuracy", "precision", "recall", "f1", "kappa", "mcc")
+METRICS = ("test_accuracy", "precision", "recall", "f1", "kappa", "mcc")  # on the test data
 SCORES = ("kappa", "mcc")  # from −1 to 1; the other metrics are shares
 # What the paper says in words: seeds of five on which 20 bits beat the classical baseline, the data sets on which that
 # is significant, and the share of updates that raise the loss.
@@ -42,12 +40,9 @@ N_PARAMETERS = 19  # d + 1: two filters of 3×3 on 8×8 images, pooled by two, m
 # Qubits and couplers of Pegasus P16 as the paper counts them, and the largest clique that each ideal graph embeds.
 PEGASUS_QUBITS, PEGASUS_COUPLERS = 5_640, 40_484
 LARGEST_CLIQUES = {"P16": 180, "Z12": 184}
-PAPER_HARDWARE_CLAIMS = {
-    5: "embeddable on current hardware",
-    10: "within the qubit limit",
-    15: "the highest precision that fits within the couplers",
-    20: "exceeds the couplers; 7,000 to 9,500 qubits with chains",
-}
+# The table that shows a run itself, and the tables made from the same runs.
+_MAIN_TABLES = {**dict.fromkeys(("recall", "times", "wins"), "benchmark")}
+_MAIN_TABLES |= {name: name for name in ("digits", "benchmark", "range_study", "step_study")}
 
 
 @dataclass(frozen=True)
@@ -68,8 +63,8 @@ class Cell:
 
     @property
     def sort_key(self) -> float | str:
-        """What a column is ordered by: the number where there is one."""
-        return "" if self.value is None or self.value != self.value else self.value  # NaN is not equal to itself
+        """What a column is ordered by: the number where there is one; a dash has none."""
+        return "" if self.text == "–" else self.text if self.value is None else self.value
 
 
 @dataclass(frozen=True)
@@ -100,19 +95,32 @@ Row = dict[str, Cell]  # by the names of columns
 
 def make_table(name: str, rows: Iterable[Row], more: Iterable[Column] = (), notes: Iterable[str] = ()) -> Table:
     """The table of this name in `tables.toml`, with `more` columns at its end; a row may have cells for others too."""
-    layout, columns = _layouts()[name], (*_columns(name), *more)
+    layout = layouts()[name]
+    columns = [Column(key, title, bool(kind), kind == ["compared"]) for key, title, *kind in layout["columns"]]
+    columns += more
     cells = tuple(tuple(row.get(column.name, Cell("–")) for column in columns) for row in rows)
-    return Table(name, layout["title"], layout["caption"], columns, cells, layout.get("headings", 1), tuple(notes))
-
-
-def _columns(name: str) -> list[Column]:
-    columns = _layouts()[name]["columns"]
-    return [Column(key, title, bool(kind), kind == ["compared"]) for key, title, *kind in columns]
+    return Table(
+        name, layout["title"], layout["caption"], tuple(columns), cells, layout.get("headings", 1), tuple(notes)
+    )
 
 
 @cache
-def _layouts() -> dict[str, Any]:
+def layouts() -> dict[str, Any]:
+    """The content of `tables.toml`."""
     return tomllib.loads((resources.files("annealfit.studies.report") / "tables.toml").read_text(encoding="utf-8"))
+
+
+def main_table(spec: RunSpec) -> str:
+    """The table that shows a run itself.
+
+    >>> main_table(RunSpec("digits", "qubo", 42, "literal", 20, step=1.0))
+    'step_study'
+    """
+    if spec.method in NETWORK_METHODS:
+        return "filters"
+    if spec.update_range is not None or spec.step is not None:
+        return "range_study" if spec.update_range is not None else "step_study"
+    return "digits" if spec.dataset == "digits" else "benchmark"
 
 
 @dataclass(frozen=True)
@@ -133,14 +141,19 @@ class Group:
         if spec.method != "qubo":
             return ""
         usual_sweeps = STUDY_SWEEPS if spec.dataset == "digits" and spec.preset != "annealfit" else None
-        studied = spec.update_range is not None or spec.step is not None
-        parts = [
-            f"δ = {spec.update_range:g}" if spec.update_range is not None else "",
-            f"α = {spec.step:g}" if spec.step is not None else "",
-            f"{spec.num_sweeps or 100} sweeps" if not studied and spec.num_sweeps != usual_sweeps else "",
-            f"{spec.max_iter} iterations" if spec.max_iter is not None else "",
-        ]
-        return ", ".join(part for part in parts if part)
+        studied = self.studied
+        parts = [f"{symbol} = {value:g}" for symbol, value in studied.values()]
+        if not studied and spec.num_sweeps != usual_sweeps:
+            parts.append(f"{spec.num_sweeps or 100} sweeps")
+        if spec.max_iter is not None:
+            parts.append(f"{spec.max_iter} iterations")
+        return ", ".join(parts)
+
+    @property
+    def studied(self) -> dict[str, tuple[str, float]]:
+        """Symbol and value of the settings that a study varies."""
+        settings = {"update_range": ("δ", self.spec.update_range), "step": ("α", self.spec.step)}
+        return {name: (symbol, value) for name, (symbol, value) in settings.items() if value is not None}
 
     @property
     def is_papers(self) -> bool:
@@ -150,48 +163,60 @@ class Group:
     @property
     def has_most_bits(self) -> bool:
         """Whether these runs stand for their preset: its own settings, and the most bits it has."""
-        return not self.departure and self.spec.bits is not None and self.spec.bits == most_bits(self.spec.preset)
+        return self.spec.preset is not None and not self.departure and self.spec.bits == max(bits_of(self.spec.preset))
 
-    def values(self, name: str) -> list[float]:
-        """The numbers of a table's column, one of every run that has it; without `_percent` at its end, as shares.
+    def values(self, column: str) -> list[float]:
+        """The numbers of a table's column, one of every run that has it; without `_percent` at its end, as shares."""
+        scale, found = 100 if column.endswith("_percent") else 1, []
+        for record in self.records:
+            number = _number(record, column.removesuffix("_percent"))
+            found += [] if number is None else [scale * number]
+        return found
 
-        A name is `train_accuracy`, a metric on the test data, `class_3` (recall), `raising` (updates that raise the
-        loss), or an attribute of a record.
-        """
-        share, scale = name.removesuffix("_percent"), 100 if name.endswith("_percent") else 1
-        found: list[float]
-        if share == "train_accuracy":
-            found = [record.train["accuracy"] for record in self.records]
-        elif share in METRICS:
-            found = [record.test[share.removeprefix("test_")] for record in self.records]
-        elif share == "raising":
-            changes = [record.history.get("loss_change", np.empty(0)) for record in self.records]
-            found = [float(np.mean(change > 0)) for change in changes if len(change)]
-        elif share.startswith("class_"):
-            label = int(share.removeprefix("class_"))
-            found = [float(record.recall[label]) for record in self.records if label < len(record.recall)]
-        else:
-            found = [getattr(record, "cross_entropy" if share == "final_loss" else share) for record in self.records]
-        return [scale * number for number in found]
-
-    def mean(self, name: str) -> float:
+    def mean(self, column: str) -> float:
         """The mean of `values`."""
-        return float(np.mean(self.values(name)))
+        return float(np.mean(self.values(column)))
 
     def cell(self, column: str) -> Cell:
         """The cell of a column: our mean and spread, and the paper's where the settings are its own."""
         key = self.spec.dataset, self.spec.label, column
         return mean_cell(column, self.values(column), paper_numbers().get(key) if self.is_papers else None)
 
-    def names(self) -> dict[str, Cell]:
+    def names(self) -> Row:
         """The cells that name the group, and the number of its runs."""
-        method = method_title(self.spec.label) + (f" ({self.departure})" if self.departure else "")
-        return {
-            "dataset": text_cell(dataset_title(self.spec.dataset)),
-            "method": Cell(method, self.spec.bits or (0 if self.spec.method == CLASSICAL else -1)),
-            "preset": text_cell(self.spec.preset or "–"),
+        spec, departure = self.spec, f" ({self.departure})" if self.departure else ""
+        row = {
+            "dataset": Cell(dataset_title(spec.dataset)),
+            "method": Cell(method_title(spec.label) + departure, spec.bits or (0 if spec.method == CLASSICAL else -1)),
+            "preset": Cell(spec.preset or "–"),
             "runs": count_cell(len(self.records)),
         }
+        for setting, (symbol, value) in self.studied.items():  # the first column says it
+            row |= {setting: Cell(f"{symbol} = {value:g}", value), "method": Cell(method_title(spec.label))}
+        return row
+
+
+def _number(record: Record, name: str) -> float | None:
+    """A number of a record: a metric, `class_3` (recall), `raising`, a `gap_` or an attribute; None without it."""
+    if name == "train_accuracy":
+        return record.train["accuracy"]
+    if name in METRICS:
+        return record.test[name.removeprefix("test_")]
+    if name == "raising":  # the share of updates that raise the regularised loss
+        changes = record.history.get("loss_change", np.empty(0))
+        return float(np.mean(changes > 0)) if len(changes) else None
+    if name.startswith("class_"):
+        label = int(name.removeprefix("class_"))
+        return float(record.recall[label]) if label < len(record.recall) else None
+    if name.startswith("gap_"):  # how far sampled energies stay above the lower bound that certifies them
+        gaps = record.history.get("gap", np.empty(0))
+        if not len(gaps):
+            return None
+        # A gap as large as the bound itself means that no update at all (energy 0) would have been as good.
+        bound = max(np.mean(np.abs(record.history["lower_bound"])), 1e-300)
+        parts = {"first": gaps[0], "mean": np.mean(gaps), "last": gaps[-1], "relative": np.mean(gaps) / bound}
+        return float(parts[name.removeprefix("gap_")])
+    return float(getattr(record, "cross_entropy" if name == "final_loss" else name))
 
 
 def method_title(label: str) -> str:
@@ -209,22 +234,17 @@ def dataset_title(name: str) -> str:
     return DATASET_TITLES.get(name, name)
 
 
-def most_bits(preset: str | None) -> int | None:
-    """The bits that stand for a preset: the most it has."""
-    return None if preset is None else max(OUR_BITS if preset == "annealfit" else BITS)
-
-
 def presets_of(records: Iterable[Record]) -> list[str]:
     """The presets that were run."""
     seen = {record.run.preset for record in records}
     return [preset for preset in RUN_PRESETS if preset in seen]
 
 
-def groups(records: Iterable[Record], *, networks: bool = False) -> list[Group]:
-    """Finished runs by data set, preset and method, in the paper's order: those of a head, or those of networks."""
+def groups(records: Iterable[Record], *tables: str) -> list[Group]:
+    """Finished runs of these tables, by default of digits and benchmark, by seed; in the paper's order."""
     found: dict[RunSpec, list[Record]] = {}
     for record in sorted(records, key=lambda record: record.run.seed):
-        if record.error is None and (record.run.method in NETWORK_METHODS) is networks:
+        if record.error is None and main_table(record.run) in (tables or ("digits", "benchmark")):
             found.setdefault(replace(record.run, seed=0), []).append(record)
     return [Group(found[key][0].run, tuple(found[key])) for key in sorted(found, key=_order)]
 
@@ -236,18 +256,7 @@ def _order(spec: RunSpec) -> tuple[Any, ...]:
     return (place, spec.dataset, presets.index(spec.preset), spec.bits or 0, spec.method, studied)
 
 
-def main_groups(records: Iterable[Record], *, digits: bool | None = None) -> list[Group]:
-    """All groups but those of the studies of δ and α, digits first; only digits, or only the benchmark, on request."""
-    found = [group for group in groups(records) if group.spec.update_range is None and group.spec.step is None]
-    return [group for group in found if digits is None or (group.spec.dataset == "digits") is digits]
-
-
 _NEAR = {True: "near", False: "far"}  # verdicts
-
-
-def text_cell(text: str) -> Cell:
-    """A cell of words."""
-    return Cell(text, text)
 
 
 def count_cell(count: int, paper: int | None = None) -> Cell:
@@ -269,7 +278,8 @@ def mean_cell(column: str, values: Sequence[float], paper: tuple[float, float | 
     digits = 1 if column.endswith(("_percent", "_points")) else 3
     if column == "seconds":
         digits = 2 if mean < 10 else 0
-    text = _with_spread(mean, spread, digits)
+    form = ".2g" if column.startswith("gap_") else f",.{digits}f"
+    text = _with_spread(mean, spread, form)
     if paper is None:
         return Cell(text, mean, spread)
     papers, paper_spread = paper
@@ -279,8 +289,20 @@ def mean_cell(column: str, values: Sequence[float], paper: tuple[float, float | 
     if column == "seconds":  # a ratio says more than a difference
         faster, slower = (papers / mean, mean / papers) if mean > 0 else (math.inf, 0.0)
         told = f"{faster:,.0f}× faster" if faster >= 1.5 else f"{slower:.1f}× the time"
-        digits, verdict = 0, ""
-    return Cell(text, mean, spread, papers, _with_spread(papers, paper_spread, digits), difference, told, verdict)
+        form, verdict = ",.0f", ""
+    return Cell(text, mean, spread, papers, _with_spread(papers, paper_spread, form), difference, told, verdict)
+
+
+def _with_spread(mean: float, spread: float | None, form: str) -> str:
+    if math.isnan(mean):
+        return "–"
+    return f"{mean:{form}}".replace("-", "−") + ("" if spread is None else f" ± {spread:{form}}")
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A number with its sign, and a real minus."""
+    rounded = round(value, digits) + 0.0  # no "-0.0"
+    return f"{rounded:+.{digits}f}".replace("-", "−")
 
 
 @cache
@@ -302,26 +324,6 @@ def paper_numbers() -> dict[tuple[str, str, str], tuple[float, float | None]]:
     return found
 
 
-def _with_spread(mean: float, spread: float | None, digits: int) -> str:
-    if math.isnan(mean):
-        return "–"
-    return f"{mean:,.{digits}f}".replace("-", "−") + ("" if spread is None else f" ± {spread:,.{digits}f}")
-
-
-def signed(value: float, digits: int = 1) -> str:
-    """A number with its sign, and a real minus."""
-    rounded = round(value, digits) + 0.0  # no "-0.0"
-    return f"{rounded:+.{digits}f}".replace("-", "−")
-
-
-def _study_row(group: Group, setting: str, symbol: str) -> Row | None:
-    """The study of δ (`update_range`) or of α (`step`) on digits."""
-    value = getattr(group.spec, setting)
-    if value is None or group.spec.dataset != "digits":
-        return None
-    return {setting: Cell(f"{symbol} = {value:g}", value), "method": text_cell(method_title(group.spec.label))}
-
-
 def _predictions_row(group: Group) -> Row:
     """Probability of the true class for one test image of each digit, of the first seed."""
     record, ticks = group.records[0], {True: "✓", False: "✗"}
@@ -341,45 +343,39 @@ def _predictions_row(group: Group) -> Row:
 def _wins_row(group: Group, baselines: Mapping[str, Group]) -> Row | None:
     """On how many seeds QUBO training tests better than the classical baseline, and how sure that is."""
     dataset = group.spec.dataset
-    if not group.has_most_bits or dataset not in baselines:
+    gains = paired_gains(group, baselines[dataset]) if group.has_most_bits and dataset in baselines else []
+    if not gains:
         return None
-    ours, theirs = paired_accuracies(group, baselines[dataset])
-    if not ours:
-        return None
-    gains = [a - b for a, b in zip(ours, theirs, strict=True)]
-    wins, p = sum(gain > 0 for gain in gains), paired_p(ours, theirs)
+    wins, p = sum(gain > 0 for gain in gains), paired_p(gains)
     papers = PAPER_WINS.get(dataset) if group.spec.bits in BITS else None
-    won = Cell(f"{wins} of {len(ours)}", wins)
+    won = Cell(f"{wins} of {len(gains)}", wins)
     if papers is not None:
         won = Cell(won.text, wins, None, papers, f"{papers} of 5", wins - papers, signed(wins - papers, 0))
-    claim = "p < 0.05" if papers is not None and dataset in PAPER_SIGNIFICANT else "–"
     return {
         "wins": won,
         "gain_points": mean_cell("gain_points", [100 * gain for gain in gains]),
         "p": Cell(p_text(p), p),
-        "p_paper": text_cell(claim),
+        "p_paper": Cell("p < 0.05" if papers is not None and dataset in PAPER_SIGNIFICANT else "–"),
     }
 
 
-def paired_accuracies(group: Group, baseline: Group) -> tuple[list[float], list[float]]:
-    """Test accuracies of both on the seeds they share."""
+def paired_gains(group: Group, baseline: Group) -> list[float]:
+    """Differences of the test accuracies on the seeds that both have."""
     theirs = {record.run.seed: record.test["accuracy"] for record in baseline.records}
-    shared = [record for record in group.records if record.run.seed in theirs]
-    return [record.test["accuracy"] for record in shared], [theirs[record.run.seed] for record in shared]
+    return [r.test["accuracy"] - theirs[r.run.seed] for r in group.records if r.run.seed in theirs]
 
 
-def paired_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The p of the one-sided paired t-test that ours are greater; NaN where the test is not defined.
+def paired_p(gains: Sequence[float]) -> float:
+    """The p of the one-sided t-test that paired gains are above 0; NaN where the test is not defined.
 
-    >>> round(paired_p([0.8, 0.9, 0.85], [0.7, 0.75, 0.8]), 3)
+    >>> round(paired_p([0.1, 0.15, 0.05]), 3)
     0.037
     """
-    from scipy.stats import ttest_rel
+    from scipy.stats import ttest_1samp
 
-    gains = np.subtract(ours, theirs)
     if len(gains) < 2 or np.ptp(gains) < 1e-9:  # the test divides by the spread of the gains; rounding is none
         return math.nan
-    return float(ttest_rel(ours, theirs, alternative="greater").pvalue)
+    return float(ttest_1samp(gains, 0.0, alternative="greater").pvalue)
 
 
 def p_text(p: float) -> str:
@@ -388,7 +384,7 @@ def p_text(p: float) -> str:
 
 
 def _raising_row(group: Group) -> Row | None:
-    """Share of the updates that raise the regularised loss."""
+    """Share of the updates that raise the regularised loss; the paper gives a range."""
     if not group.values("raising"):
         return None
     cell, (low, high) = group.cell("raising_percent"), PAPER_RAISING_PERCENT
@@ -401,24 +397,9 @@ def _raising_row(group: Group) -> Row | None:
     return {"raising_percent": cell}
 
 
-def _gap_row(group: Group) -> Row | None:
-    """How far the sampled energies stay above the lower bound that certifies them."""
-    histories = [record.history for record in group.records if len(record.history.get("gap", ()))]
-    if not histories:
-        return None
-    # A gap as large as the bound itself means that no update at all (energy 0) would have been as good.
-    of_runs = [
-        (gap[0], np.mean(gap), gap[-1], np.mean(gap) / max(np.mean(np.abs(bound)), 1e-300))
-        for gap, bound in ((history["gap"], history["lower_bound"]) for history in histories)
-    ]
-    *gaps, share = np.mean(of_runs, axis=0).tolist()
-    cells = {f"gap_{name}": Cell(f"{gap:.2g}", gap) for name, gap in zip(("first", "mean", "last"), gaps, strict=True)}
-    return cells | {"gap_relative": Cell(f"{share:.2f}", share)}
-
-
 def _group_tables(records: Sequence[Record]) -> Iterator[Table]:
     """The tables that have a row per group."""
-    digits, benchmark = main_groups(records, digits=True), main_groups(records, digits=False)
+    digits, benchmark = groups(records, "digits"), groups(records, "benchmark")
     baselines = {group.spec.dataset: group for group in digits + benchmark if group.spec.method == CLASSICAL}
     labels = range(max([10, *(len(group.records[0].confusion) for group in digits + benchmark)]))
     more = {
@@ -432,27 +413,26 @@ def _group_tables(records: Sequence[Record]) -> Iterator[Table]:
         if tuple(names) != tuple(map(str, range(len(names))))
     ]
     # The groups of each table, and the cells that are more than a mean; None leaves a group out.
-    plan: dict[str, tuple[list[Group], Callable[[Group], Row | None] | None]] = {
-        "digits": (digits, None),
+    plan: dict[str, tuple[list[Group], Callable[[Group], Row | None]]] = {
+        "digits": (digits, lambda group: {}),
         "predictions": (digits, _predictions_row),
-        "benchmark": (benchmark, None),
-        "recall": (benchmark + digits, None),
-        "times": (benchmark, None),
+        "benchmark": (benchmark, lambda group: {}),
+        "recall": (benchmark + digits, lambda group: {}),
+        "times": (benchmark, lambda group: {}),
         "wins": (benchmark + digits, lambda group: _wins_row(group, baselines)),
         "raising": (digits + benchmark, _raising_row),
-        "gap": (digits + benchmark, _gap_row),
-        "range_study": (groups(records), lambda group: _study_row(group, "update_range", "δ")),
-        "step_study": (groups(records), lambda group: _study_row(group, "step", "α")),
+        "gap": (digits + benchmark, lambda group: {} if group.values("gap_first") else None),
+        **{name: (groups(records, name), lambda group: {}) for name in ("range_study", "step_study")},
     }
     for name, (found, special) in plan.items():
-        columns, rows = (*_columns(name), *more.get(name, ())), []
+        extra, rows = more.get(name, []), []
+        columns = [key for key, *_ in layouts()[name]["columns"]] + [column.name for column in extra]
         for group in found:
-            own = {} if special is None else special(group)
+            own = special(group)
             if own is not None:
                 row = group.names() | own
-                means = (column.name for column in columns if column.name not in row)
-                rows.append(row | {mean: group.cell(mean) for mean in means})
-        yield make_table(name, rows, more.get(name, ()), notes if name == "recall" else ())
+                rows.append(row | {column: group.cell(column) for column in columns if column not in row})
+        yield make_table(name, rows, extra, notes if name == "recall" else ())
 
 
 # Tables 1 and 5: the parameter, the paper's value for digits and for the benchmark, and the value of a record.
@@ -470,61 +450,49 @@ _SETTINGS: tuple[tuple[str, str, str, Callable[[Record], Any]], ...] = (
 def settings_table(records: Sequence[Record]) -> Table:
     """The paper's settings, and those in the records of QUBO runs."""
     presets, rows = presets_of(records), []
-    for is_digits, study in ((True, "Digits"), (False, "Benchmark")):
-        found = [group for group in main_groups(records, digits=is_digits) if group.spec.method == "qubo"]
+    for study in ("digits", "benchmark"):
+        found = [r for group in groups(records, study) if group.spec.method == "qubo" for r in group.records]
         for parameter, digits, benchmark, read in _SETTINGS if found else ():
-            words = {"study": study, "parameter": parameter, "paper": digits if is_digits else benchmark}
+            papers = digits if study == "digits" else benchmark
+            words = {"study": study.capitalize(), "parameter": parameter, "paper": papers}
             for preset in presets:
-                own = (record for group in found if group.spec.preset == preset for record in group.records)
-                seen = sorted({read(record) for record in own})
+                seen = sorted({read(record) for record in found if record.run.preset == preset})
                 # Runs that stop by themselves have many numbers of iterations: the ends alone.
                 words[preset] = f"{seen[0]} to {seen[-1]}" if len(seen) > 6 else ", ".join(map(str, seen)) or "–"
-            rows.append({name: text_cell(word) for name, word in words.items()})
+            rows.append({name: Cell(word) for name, word in words.items()})
     return make_table("settings", rows, [Column(preset, preset) for preset in presets])
 
 
 def size_tables() -> tuple[Table, Table]:
     """Variables and couplings of one class's problem by bits, and what the discussion says of them on hardware."""
-    paper = {int(row["bits"]): row for row in paper_table("qubo_size")}
+    papers = {int(row["bits"]): row for row in paper_table("qubo_size")}
+    claims = {int(row["bits"]): row["claim"] for row in paper_table("hardware_claims")}
     sizes, hardware = [], []
     for bits in sorted({*BITS, *OUR_BITS}):
         n = N_PARAMETERS * bits
-        counts = {"bits": bits, "variables": n, "couplings": n * (n - 1) // 2}
-        theirs = {"variables": "logical_variables", "couplings": "quadratic_terms"} if bits in paper else {}
-        papers = {name: int(paper[bits][column]) for name, column in theirs.items()}
-        sizes.append({name: count_cell(count, papers.get(name)) for name, count in counts.items()})
-        fits = {"within_qubits": n <= PEGASUS_QUBITS, "within_couplers": counts["couplings"] <= PEGASUS_COUPLERS}
+        couplings, theirs = n * (n - 1) // 2, papers.get(bits)
+        counts = {"bits": count_cell(bits), "variables": count_cell(n), "couplings": count_cell(couplings)}
+        fits = {"within_qubits": n <= PEGASUS_QUBITS, "within_couplers": couplings <= PEGASUS_COUPLERS}
         fits |= {f"clique_{chip.lower()}": n <= size for chip, size in LARGEST_CLIQUES.items()}
-        words = {name: "yes" if fit else "no" for name, fit in fits.items()}
-        words["paper_claim"] = PAPER_HARDWARE_CLAIMS.get(bits, "–")
-        row = {name: count_cell(count) for name, count in counts.items()}
-        hardware.append(row | {name: text_cell(word) for name, word in words.items()})
+        words = {name: "yes" if fit else "no" for name, fit in fits.items()} | {"paper_claim": claims.get(bits, "–")}
+        hardware.append(counts | {name: Cell(word) for name, word in words.items()})
+        if theirs is not None:
+            counts["variables"] = count_cell(n, int(theirs["logical_variables"]))
+            counts["couplings"] = count_cell(couplings, int(theirs["quadratic_terms"]))
+        sizes.append(counts)
     return make_table("sizes", sizes), make_table("hardware", hardware)
 
 
 def filters_table(records: Sequence[Record]) -> Table:
     """Test accuracy, loss and time of one network: filters frozen, trained by QUBOs, trained by Adam."""
-    rows: dict[str, dict[str, Cell]] = {}
-    found = groups(records, networks=True)
+    rows: dict[str, Row] = {}
+    found = groups(records, "filters")
     for group in found:
         seeds = min(len(other.records) for other in found if other.spec.dataset == group.spec.dataset)
-        method, row = group.spec.method, rows.setdefault(group.spec.dataset, group.names())
-        row |= {
-            "runs": count_cell(seeds),
-            f"{method}_test_percent": group.cell("test_accuracy_percent"),
-            f"{method}_loss": group.cell("loss"),
-            f"{method}_seconds": group.cell("seconds"),
-        }
+        row = rows.setdefault(group.spec.dataset, group.names() | {"runs": count_cell(seeds)})
+        for name, column in (("test_percent", "test_accuracy_percent"), ("loss", "loss"), ("seconds", "seconds")):
+            row[f"{group.spec.method}_{name}"] = group.cell(column)
     return make_table("filters", rows.values())
-
-
-# The runs that a table is made of: a note below the table says how many of those that were asked for are missing.
-_PLANS: dict[str, Callable[[str], list[RunSpec]]] = {
-    "digits": lambda preset: [s for s in digits_runs(preset) if s.update_range is None and s.step is None],
-    "range_study": lambda preset: [s for s in digits_runs(preset) if s.update_range is not None],
-    "step_study": lambda preset: [s for s in digits_runs(preset) if s.step is not None],
-    **dict.fromkeys(("benchmark", "recall", "times", "wins"), benchmark_runs),
-}
 
 
 def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> list[Table]:
@@ -535,23 +503,23 @@ def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> li
     from annealfit.studies.report.claims import claims_table  # which is made of the groups of this module
 
     errors = [(record.run.id, record.error) for record in records if record.error is not None]
-    failures = make_table("failures", [{"run": text_cell(run), "error": text_cell(error)} for run, error in errors])
+    failures = make_table("failures", [{"run": Cell(run), "error": Cell(error)} for run, error in errors])
     made = (claims_table(records), settings_table(records), filters_table(records), failures)
     tables = {table.name: table for table in (*made, *size_tables(), *_group_tables(records)) if table.rows}
-    ordered = (tables[name] for name in _layouts() if name in tables)
+    ordered = (tables[name] for name in layouts() if name in tables)
     return [replace(table, notes=(*_coverage(table, records, asked), *table.notes)) for table in ordered]
 
 
 def _coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec]) -> list[str]:
     """What a table lacks of the runs that were asked for, preset by preset."""
-    done = {record.run for record in records if record.error is None}
-    failed = {record.run for record in records if record.error is not None}
+    found = {record.run: record.error is None for record in records}
+    own = {spec for spec in {*asked, *found} if main_table(spec) == _MAIN_TABLES.get(table.name)}
     notes = []
-    for preset in RUN_PRESETS if table.name in _PLANS else ():
-        planned = {spec for spec in _PLANS[table.name](preset) if spec in asked or spec in done or spec in failed}
-        lost, broken = planned - done - failed, planned & failed
+    for preset in RUN_PRESETS:
+        planned = {spec for spec in own if spec.preset in (None, preset)}
+        lost, broken = len(planned - {*found}), sum(not found.get(spec, True) for spec in planned)
         if lost or broken:
-            notes.append(f"{preset}: of {len(planned)} runs, {len(lost)} are missing and {len(broken)} failed.")
+            notes.append(f"{preset}: of {len(planned)} runs, {lost} are missing and {broken} failed.")
     return notes
 
 
@@ -575,13 +543,11 @@ def to_values(table: Table) -> list[dict[str, Any]]:
 
 def to_csv(table: Table) -> str:
     """The rows of `to_values` as CSV."""
-    text, rows = io.StringIO(), to_values(table)
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0] if rows else [column.name for column in table.columns])
     formulas = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run text that starts like one
-    for row in rows:
-        writer.writerow(f"'{v}" if isinstance(v, str) and v.startswith(formulas) else v for v in row.values())
-    return text.getvalue()
+    return csv_text([
+        {name: f"'{v}" if isinstance(v, str) and v.startswith(formulas) else v for name, v in row.items()}
+        for row in to_values(table)
+    ])  # fmt: skip
 
 
 _LATEX = str.maketrans({
