@@ -24,10 +24,7 @@ def descend(state: NDArray[np.uint64], component: ArrayLike) -> NDArray[np.uint6
 
     In the words of SplitMix64, the output number `component` of the generator seeded with `state`.
     """
-    return _mix(state + _INCREMENT * (np.asarray(component, dtype=np.uint64) + np.uint64(1)))
-
-
-def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    word = state + _INCREMENT * (np.asarray(component, dtype=np.uint64) + np.uint64(1))
     word = (word ^ (word >> np.uint64(30))) * _FACTORS[0]
     word = (word ^ (word >> np.uint64(27))) * _FACTORS[1]
     return word ^ (word >> np.uint64(31))

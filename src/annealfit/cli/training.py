@@ -280,19 +280,11 @@ def _on_cluster(address: str | None, prepared: Prepared) -> Iterator[tuple[Any, 
 def _as_dask_array(table: Any, size: int) -> Any:
     """A Dask array of chunks of `size` rows: arrays in memory are sent once, files are read by the workers."""
     arrays = require("dask.array", extra="dask", purpose="working on a Dask cluster")
-    from dask import delayed
-
-    if isinstance(table, np.ndarray):
-        return arrays.from_array(table, chunks=(size, table.shape[1]))
-    parts = [table.part(first, min(first + size, len(table))) for first in range(0, len(table), size)]
-    read = delayed(_read, pure=False)
-    return arrays.concatenate(
-        [arrays.from_delayed(read(delayed(part, traverse=False)), part.shape, part.dtype) for part in parts]
-    )
+    return arrays.from_array(table, chunks=(size, table.shape[1]), getitem=_read)
 
 
-def _read(table: Any) -> Any:
-    return table[0 : len(table)]
+def _read(table: Any, index: tuple[slice, slice], **_: Any) -> Any:
+    return np.asarray(table[index[0]])
 
 
 @contextmanager
@@ -436,11 +428,10 @@ def predict(
         Column("image", lambda answer: answer["image"], "fold"),
         Column("class", lambda answer: next(iter(answer["classes"])), "fold", style="bold"),
         Column("probability", lambda answer: f"{next(iter(answer['classes'].values())):.1%}"),
-        Column("then", _other_classes, "fold"),
+        Column(
+            "then",
+            lambda answer: ", ".join(f"{name} {share:.1%}" for name, share in [*answer["classes"].items()][1:]),
+            "fold",
+        ),
     ]
     print_table(answers, columns)
-
-
-def _other_classes(answer: dict[str, Any]) -> str:
-    _, *others = answer["classes"].items()
-    return ", ".join(f"{name} {share:.1%}" for name, share in others)

@@ -29,19 +29,10 @@ from annealfit.models.settings import accept_old_keywords, described_settings, p
 from annealfit.problems.encoding import Encoding
 from annealfit.samplers import Sampler
 from annealfit.samplers.catalogue import opened_sampler
-from annealfit.training import Stopping, Trainer, TrainingState, run
+from annealfit.training import Stopping, Trainer, run
 from annealfit.training.method import as_method
 
 PRESETS = ("literal", "matched")
-
-
-@dataclass(frozen=True)
-class _Partial:
-    """What a `partial_fit` leaves to the next one, as long as the settings do not change."""
-
-    settings: dict[str, Any]
-    seed: int
-    state: TrainingState | None = None
 
 
 @accept_old_keywords
@@ -207,12 +198,15 @@ class AnnealedClassifier(AnnealedEstimator):
             elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
                 raise InvalidInputError(f"classes are not those of the first call, {self.classes_.tolist()}")
             data = batch_data(self, X, y, sample_weight, first=first)
-            partial = self._carried_over()
-            with opened_sampler(sampler_of(self), partial.seed) as sampler:
-                trainer = self._trainer(data, sampler, partial.seed, Stopping(max_iter=self.n_iter_ + 1))
-                state = partial.state
+            # What the last call left counts as long as no setting is changed.
+            settings, last = described_settings(self, strict=False), getattr(self, "_partial", None)
+            if last is None or last[0] != settings:
+                last = settings, seed_of(self.random_state), None
+            seed, state = last[1:]
+            with opened_sampler(sampler_of(self), seed) as sampler:
+                trainer = self._trainer(data, sampler, seed, Stopping(max_iter=self.n_iter_ + 1))
                 if state is None:
-                    weights = self._initial_head(data.objective, partial.seed) if first else self._head_weights
+                    weights = self._initial_head(data.objective, seed) if first else self._head_weights
                     state = replace(trainer.start(weights), iteration=self.n_iter_)
                 with narrating(self.verbose, self.n_iter_ + 1) as narrators:
                     callbacks = [*narrators, *(self.callbacks or ())]
@@ -222,18 +216,11 @@ class AnnealedClassifier(AnnealedEstimator):
                 raise KeyboardInterrupt if result.stop_reason == "interrupted" else BudgetExhaustedError(reason)
             self._set_fitted(result.state.weights, self.classes_, result)
             self.optimality_gap_ = np.inf  # of the loss on all rows nothing is known
-            self._partial = replace(partial, state=result.state.on_other_data())
+            self._partial = settings, seed, result.state.on_other_data()
             warn_of_failures(result.history[-1:])
         if result.stop_reason == "interrupted":
             raise KeyboardInterrupt
         return self
-
-    def _carried_over(self) -> _Partial:
-        """Return what the last `partial_fit` left, if there was one with the same settings."""
-        settings, last = described_settings(self, strict=False), getattr(self, "_partial", None)
-        if last is not None and last.settings == settings:
-            return last
-        return _Partial(settings, seed_of(self.random_state))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
