@@ -37,7 +37,7 @@ def test_random_convolution_of_dask_arrays_is_lazy(standardize, shape):
 
 @pytest.mark.parametrize("standardize", ["pixels", "features"])
 def test_random_convolution_is_fitted_slice_by_slice(mapped, standardize, monkeypatch):
-    monkeypatch.setattr("annealfit.data.rows.tables.CHUNK_BYTES", 2**14)
+    monkeypatch.setattr("annealfit.data.rows.rows.CHUNK_BYTES", 2**14)
     expected = RandomConvFeatures(standardize=standardize, random_state=0).fit_transform(IMAGES)
     found = RandomConvFeatures(standardize=standardize, random_state=0).fit_transform(mapped(IMAGES))
     np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -121,13 +121,13 @@ def test_rounding_of_large_features_never_raises_the_bound_above_the_optimum():
             head = LinearHead.of_arrays(moved, labels, 3, regularization)
             bound = head.at(np.zeros((3, 3))).lower_bound()
             assert bound <= optimum
-            head.extent = 0.0, np.zeros(2)  # as if sums were exact
+            head.rows.columns = 0.0, np.zeros((3, 3))  # as if sums were exact
             too_high.append(head.at(np.zeros((3, 3))).lower_bound() > optimum + 1e-9)
     assert any(too_high)  # the margin is necessary
 
 
 @pytest.mark.parametrize("kind", ["memory", "sparse", "table"])
-def test_extent_is_the_mean_magnitude_of_the_features(kind):
+def test_column_sums_are_those_of_features_squares_and_magnitudes(kind):
     generator = np.random.default_rng(0)
     features, labels = generator.normal(size=(3000, 4)), np.arange(3000) % 2
     weights = generator.random(3000)
@@ -136,7 +136,7 @@ def test_extent_is_the_mean_magnitude_of_the_features(kind):
         "sparse": lambda: InMemoryRows(csr_array(features), labels, 2, weights),
         "table": lambda: ChunkedRows(features, labels, 2, weights, chunk_rows=700),
     }[kind]()
-    count, magnitudes = LinearHead(rows, 1.0).extent
-    expected = np.average(np.abs(features), axis=0, weights=weights)
+    count, sums = rows.columns
+    expected = [weights @ values for values in (features, features**2, np.abs(features))]
     assert count == 3000
-    np.testing.assert_allclose(magnitudes, expected, rtol=1e-12)
+    np.testing.assert_allclose(sums[:, :-1], expected, rtol=1e-12)

@@ -5,8 +5,8 @@ import pytest
 
 from annealfit import AnnealedClassifier
 from annealfit.data.rows import ChunkedRows
-from annealfit.training.objectives import LinearHead, links
-from annealfit.training.objectives.links import group_starts
+from annealfit.training.objectives import LinearHead, linear_head
+from annealfit.training.objectives.linear_head import group_starts
 
 
 def table(n_rows, n_features, n_classes):
@@ -28,7 +28,7 @@ def test_the_curvature_of_groups_is_the_sum_over_their_blocks(streamed, monkeypa
     point = head.at(now)
     directions = np.stack([updates, point.step_from(before)])
     every = point.curvature_along(directions, before)
-    monkeypatch.setattr(links, "MOST_GROUPS", 3)
+    monkeypatch.setattr(linear_head, "MOST_GROUPS", 3)
     grouped = point.curvature_along(directions, before)
     members = np.zeros((7, 3))
     for group, (first, last) in enumerate(zip(group_starts(7, 3), [*group_starts(7, 3)[1:], 7], strict=True)):
@@ -39,7 +39,7 @@ def test_the_curvature_of_groups_is_the_sum_over_their_blocks(streamed, monkeypa
 
 def test_a_training_with_shared_multiples_reaches_the_optimum(monkeypatch):
     X, y = table(600, 5, 9)
-    monkeypatch.setattr(links, "MOST_GROUPS", 2)
+    monkeypatch.setattr(linear_head, "MOST_GROUPS", 2)
     clf = AnnealedClassifier(regularization=1e-2, random_state=0).fit(X, y)
     assert clf.stop_reason_ == "tolerance"  # certified
     losses = [row["loss"] for row in clf.history_]

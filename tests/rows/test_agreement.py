@@ -107,8 +107,8 @@ def test_a_fit_does_not_depend_on_the_chunks_in_memory(n_features, n_classes, mo
     whole = AnnealedClassifier(random_state=0).fit(X, y, sample_weights())
     assert len(list(InMemoryRows(X, y, n_classes).chunks())) == 1
     monkeypatch.setattr("annealfit.data.rows.rows.WORTH_THREADS", 1)
-    monkeypatch.setattr("annealfit.data.rows.tables.CHUNK_BYTES", 2**12)
-    monkeypatch.setattr("annealfit.data.rows.tables.FEWEST_ROWS", 16)
+    monkeypatch.setattr("annealfit.data.rows.rows.CHUNK_BYTES", 2**12)
+    monkeypatch.setattr("annealfit.data.rows.rows.FEWEST_ROWS", 16)
     assert len(list(InMemoryRows(X, y, n_classes).chunks())) > 3
     assert_same(AnnealedClassifier(random_state=0).fit(X, y, sample_weights()), whole)
 

@@ -122,7 +122,7 @@ def test_results_do_not_depend_on_threads(monkeypatch):
     X = features(1.0, n_rows=4000)
     y = labelled(X)
     monkeypatch.setattr("annealfit.data.rows.rows.WORTH_THREADS", 1.0)
-    monkeypatch.setattr("annealfit.data.rows.tables.CHUNK_BYTES", 2**17)
+    monkeypatch.setattr("annealfit.data.rows.rows.CHUNK_BYTES", 2**17)
     found = []
     for threads in ("1", "2"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)

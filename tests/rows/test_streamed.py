@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from annealfit import AnnealedClassifier, Checkpoint
 from annealfit._support.errors import InvalidInputError
-from annealfit.data.rows import ChunkedRows, InMemoryRows, MappedTable, Selection, is_out_of_core, thinning
+from annealfit.data.rows import ChunkedRows, InMemoryRows, MappedTable, Selection, is_out_of_core
 from annealfit.training.objectives import LinearHead, softmax
 
 
@@ -121,7 +121,7 @@ def test_labels_of_any_type_with_two_classes(mapped):
 
 
 def test_predictions_of_chunks_are_those_of_the_array(mapped, monkeypatch):
-    monkeypatch.setattr("annealfit.data.rows.tables.CHUNK_BYTES", 64)
+    monkeypatch.setattr("annealfit.data.rows.rows.CHUNK_BYTES", 64)
     X, y = table()
     clf = AnnealedClassifier(max_iter=5, random_state=0).fit(X, y)
     for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
@@ -239,7 +239,6 @@ def test_the_line_search_of_very_many_rows_uses_groups_of_64_at_fixed_positions(
     X, y = table(20_000, n_features)
     weights = np.random.default_rng(1).uniform(0.5, 2, len(y)) if weighted else None
     monkeypatch.setattr("annealfit.training.objectives.linear_head.LINE_SEARCH_ROWS", 4000)
-    assert thinning(len(y), 4000) == 4
     chosen = np.flatnonzero(np.arange(len(y)) // 64 % 4 == 0)
     head = LinearHead(KINDS[kind](X, y, 3, weights), 1e-2)
     generator = np.random.default_rng(3)

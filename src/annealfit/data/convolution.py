@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +22,7 @@ from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.threads import in_order
 from annealfit.data.rows import DenseChunk, Rows
+from annealfit.data.rows.rows import add_up
 
 Values = NDArray[Any]  # in single or double precision, as the images are
 Cotangents = Callable[[Values, slice], Values]  # features of some images, and which: derivatives (n, R, d) by them
@@ -331,79 +330,39 @@ def shifts_within(distance: int) -> list[tuple[int, int]]:
 
 
 class NetworkRows(Rows):
-    """The features of images as rows, computed chunk by chunk in threads; up to KEPT_BYTES of them are kept."""
+    """The features of images as rows, computed chunk by chunk in threads; up to KEPT_BYTES of them are kept.
+
+    They are in the images' precision; products are returned in double precision.
+    """
 
     def __init__(self, images: Images, network: Network, weights: Sequence[Values]) -> None:
         self.images, self.network, self.weights = images, network, tuple(weights)
         self.n_parameters, self.n_classes = network.n_features + 1, images.n_classes
-        firsts = range(0, len(images), ROWS_PER_CHUNK)
-        self._positions = [np.arange(first, min(first + ROWS_PER_CHUNK, len(images))) for first in firsts]
+        self.total_weight = float(len(images)) if images.weights is None else float(images.weights.sum())
+        self.entries = len(images) * self.n_parameters
+        self._firsts = range(0, len(images), ROWS_PER_CHUNK)
         self._keeps = self.entries * images.dtype.itemsize <= KEPT_BYTES
-        self._kept: dict[int, FeatureChunk] = {}
+        self._kept: dict[int, DenseChunk] = {}
 
-    def chunks(self) -> Iterable[FeatureChunk]:
+    def chunks(self) -> Iterable[DenseChunk]:
         """Return the chunks in the order of the images."""
-        return map(self._chunk, range(len(self._positions)))
+        return map(self._chunk, self._firsts)
 
     def sum(self, term: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
         """Sum a term over all chunks, in their order whatever the number of threads."""
-        found = in_order(lambda number: term(self._chunk(number)), range(len(self._positions)))
-        return reduce(lambda total, one: tuple(map(operator.add, total, one)), found)
-
-    @cached_property
-    def total_weight(self) -> float:
-        """The sum of the weights, for which no features are needed."""
-        weights = self.images.weights
-        return float(len(self.images)) if weights is None else float(weights.sum())
-
-    @cached_property
-    def entries(self) -> int:
-        """The number of feature values, with the ones."""
-        return len(self.images) * self.n_parameters
+        return add_up(in_order(lambda first: term(self._chunk(first)), self._firsts))
 
     def digest(self) -> str:
         """Return the digest of the images."""
         return self.images.digest()
 
-    def _chunk(self, number: int) -> FeatureChunk:
-        if number in self._kept:
-            return self._kept[number]
-        images, positions = self.images, self._positions[number]
-        features = self.network.features(images.take(positions), self.weights)
-        weights = None if images.weights is None else images.weights[positions]
-        chunk = FeatureChunk(features, images.labels[positions], weights, positions)
+    def _chunk(self, first: int) -> DenseChunk:
+        if first in self._kept:
+            return self._kept[first]
+        images, own = self.images, slice(first, first + ROWS_PER_CHUNK)
+        features = self.network.features(images.take(np.arange(len(images))[own]), self.weights)
+        weights = None if images.weights is None else images.weights[own]
+        chunk = DenseChunk(features, images.labels[own], weights, first, dtype=images.dtype)
         if self._keeps:
-            self._kept[number] = chunk
+            self._kept[first] = chunk
         return chunk
-
-
-class FeatureChunk(DenseChunk):
-    """Features of some images, in the images' precision; products are returned in double precision."""
-
-    def __init__(
-        self, features: Values, labels: NDArray[np.intp], weights: Array | None, positions: NDArray[np.intp]
-    ) -> None:
-        self._augmented = np.ones((len(features), features.shape[1] + 1), features.dtype)
-        self._augmented[:, :-1] = features
-        self.labels, self.weights, self.positions = labels, weights, positions
-
-    def project(self, weights: Array) -> Array:
-        """`WᵀXᵀ`, (O, n)."""
-        return super().project(self._like(weights)).astype(np.float64)
-
-    def moments(self, values: Array) -> Array:
-        """`VX`, (O, D)."""
-        return super().moments(self._like(values)).astype(np.float64)
-
-    def block_grams(self, values: Array, blocks: Sequence[slice], origin: Array | None = None) -> list[Array]:
-        """Compute the blocks in double precision."""
-        features = self._augmented[:, :-1].astype(np.float64)
-        return DenseChunk(features, self.labels).block_grams(values, blocks, origin)
-
-    def gram(self, values: Array | None = None) -> Array:
-        """`Xᵀ diag(v) X`, (D, D), symmetric to the last bit."""
-        found = super().gram(None if values is None else self._like(values)).astype(np.float64)
-        return (found + found.T) / 2
-
-    def _like(self, values: Array) -> Values:
-        return values.astype(self._augmented.dtype, copy=False)

@@ -112,5 +112,5 @@ def warn_of_failures(history: Sequence[HistoryRow]) -> None:
 @cache
 def load_compiled_code() -> None:
     """Load the compiled code of a default fit before any clock runs: importing a module of kernels does."""
-    for module in ("problems._kernels", "training.objectives._kernels", "data.rows._products"):
+    for module in ("problems._kernels", "data.rows._kernels"):
         import_module(f"annealfit.{module}")

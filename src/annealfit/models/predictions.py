@@ -13,8 +13,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealfit._support.threads import in_order
-from annealfit.data.rows import SlicedTable, is_dask, is_out_of_core
-from annealfit.data.rows.tables import check_table, chunk_bounds, read_slice, reading_lock
+from annealfit.data.rows import SlicedTable, chunk_bounds, is_dask, is_out_of_core
+from annealfit.data.rows.tables import check_table, read_slice, reading_lock
 from annealfit.training.objectives import softmax
 
 Answer = Callable[[NDArray[np.float64]], NDArray[Any]]

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from annealfit.data.rows import MappedTable, is_dask, is_out_of_core
-from annealfit.data.rows.tables import check_table, chunk_bounds
+from annealfit.data.rows import MappedTable, chunk_bounds, is_dask, is_out_of_core
+from annealfit.data.rows.tables import check_table
 
 RowFunction = Callable[[NDArray[Any]], NDArray[Any]]
 

@@ -1,12 +1,22 @@
 """Rows of features with labels and weights, in memory, streamed or on Dask: everything else sees sums over rows."""
 
-from annealfit.data.rows.chunks import Chunk, DenseChunk, SingleChunk, SparseChunk
+from annealfit.data.rows.chunks import NEIGHBOURS, Chunk, DenseChunk, SingleChunk, SparseChunk
 from annealfit.data.rows.on_dask import DaskRows
-from annealfit.data.rows.rows import ARITHMETICS, ChunkedRows, InMemoryRows, Rows, rows_of, thinning
-from annealfit.data.rows.tables import MappedTable, NpyTable, Selection, SlicedTable, is_dask, is_out_of_core
+from annealfit.data.rows.rows import (
+    ARITHMETICS,
+    ChunkedRows,
+    InMemoryRows,
+    Rows,
+    chunk_bounds,
+    is_dask,
+    is_out_of_core,
+    rows_of,
+)
+from annealfit.data.rows.tables import MappedTable, NpyTable, Selection, SlicedTable
 
 __all__ = [
     "ARITHMETICS",
+    "NEIGHBOURS",
     "Chunk",
     "ChunkedRows",
     "DaskRows",
@@ -19,8 +29,8 @@ __all__ = [
     "SingleChunk",
     "SlicedTable",
     "SparseChunk",
+    "chunk_bounds",
     "is_dask",
     "is_out_of_core",
     "rows_of",
-    "thinning",
 ]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from annealfit._support.arrays import Array
 
 NEIGHBOURS = 64  # rows that `Chunk.thinned` keeps together
+_LANES = 16  # annealfit._support._vectors.LANES, which would load numba
 _BLOCK_ROWS = 2**17  # numbers of a temporary array of column sums, 1 MB
 _SAFE = 1e-12, 1e12  # distances from the centre whose squares can be summed in single precision
 _ORDINARY = 1e-3, 1e3  # largest weights that need no rescaling in single precision
@@ -27,6 +28,7 @@ class Chunk(ABC):
     labels: NDArray[np.intp]  # integers below the number of classes
     weights: Array | None
     start: int = 0  # position of the first row among all rows
+    is_safe: bool = False  # whether single precision can hold the distances of all features from a centre
 
     @abstractmethod
     def project(self, weights: Array) -> Array:
@@ -105,49 +107,47 @@ def _shifted_grams(grams: Sequence[Array], blocks: Sequence[slice], origin: Arra
     return shifted
 
 
-def _dense_block_grams(features: Array, values: Array, blocks: Sequence[slice], origin: Array | None) -> list[Array]:
-    """Compute `Chunk.block_grams` of features (n, d or more) in double precision."""
-    from annealfit.data.rows import _products  # numba takes a moment to load
-
-    features, roots = np.ascontiguousarray(features), np.sqrt(values)
-    start = np.zeros(features.shape[1]) if origin is None else origin
-    grams = [np.empty((block.stop - block.start + 1,) * 2) for block in blocks]
-    for block, gram in zip(blocks, grams, strict=True):
-        _products.gram_of_block(features, start, roots, block.start, block.stop, gram)
-    return grams
-
-
-def _thinned_positions(chunk: Chunk, every: int) -> NDArray[np.intp]:
-    groups = (chunk.start + np.arange(len(chunk.labels))) // NEIGHBOURS
-    return np.flatnonzero(groups % every == 0)
-
-
-def _taken(weights: Array | None, positions: Any) -> Array | None:
-    return None if weights is None else weights[positions]
+def dense_chunk(
+    features: NDArray[Any], labels: NDArray[np.intp], weights: Array | None, start: int, centre: Array | None
+) -> DenseChunk:
+    """Return dense rows, with products in single precision if there is a centre."""
+    if centre is None:
+        return DenseChunk(features, labels, weights, start)
+    return SingleChunk(features, labels, weights, centre, start)
 
 
 class DenseChunk(Chunk):
-    """Dense rows in double precision, copied once with the column of ones beside them."""
+    """Dense rows, copied once with the column of ones beside them; by default in double precision, as all results."""
+
+    centre: Array | None = None
 
     def __init__(
-        self, features: NDArray[Any], labels: NDArray[np.intp], weights: Array | None = None, start: int = 0
+        self,
+        features: NDArray[Any],
+        labels: NDArray[np.intp],
+        weights: Array | None = None,
+        start: int = 0,
+        *,
+        dtype: Any = np.float64,
     ) -> None:
-        self._augmented = np.ones((len(features), features.shape[1] + 1))
+        self._augmented = np.ones((len(features), features.shape[1] + 1), dtype)
         self._augmented[:, :-1] = features
+        self.features = self._augmented[:, :-1]
         self.labels, self.weights, self.start = labels, weights, start
 
     def project(self, weights: Array) -> Array:
         """Return `WᵀXᵀ` (O, n)."""
-        return weights.T @ self._augmented.T
+        return _double(weights.T.astype(self._augmented.dtype, copy=False) @ self._augmented.T)
 
     def moments(self, values: Array) -> Array:
         """Return `VX` (O, D)."""
-        return values @ self._augmented
+        return _double(values.astype(self._augmented.dtype, copy=False) @ self._augmented)
 
     def gram(self, values: Array | None = None) -> Array:
         """Return `Xᵀ diag(v) X` (D, D)."""
-        left = self._augmented.T
-        return (left if values is None else left * values) @ self._augmented
+        left, dtype = self._augmented.T, self._augmented.dtype
+        found = (left if values is None else left * values.astype(dtype, copy=False)) @ self._augmented
+        return found if dtype == np.float64 else (_double(found) + _double(found).T) / 2
 
     def column_sums(self) -> Array:
         """Return weighted sums of the columns, their squares and magnitudes (3, D)."""
@@ -161,26 +161,45 @@ class DenseChunk(Chunk):
         return total
 
     def block_grams(self, values: Array, blocks: Sequence[slice], origin: Array | None = None) -> list[Array]:
-        """Compute the blocks only."""
-        padded = None if origin is None else np.append(origin, 0.0)
-        return _dense_block_grams(self._augmented, values, blocks, padded)
+        """Compute the blocks only, in double precision."""
+        from annealfit.data.rows import _kernels  # numba takes a moment to load
+
+        features, roots, grams = np.ascontiguousarray(self._exact), np.sqrt(values), []
+        start = np.zeros(features.shape[1])
+        if origin is not None:
+            start[: len(origin)] = origin
+        for block in blocks:
+            grams.append(np.empty((block.stop - block.start + 1,) * 2))
+            _kernels.gram_of_block(features, start, roots, block.start, block.stop, grams[-1])
+        return grams
 
     def thinned(self, every: int) -> Chunk:
         """Return one group of 64 neighbouring rows in `every`."""
-        chosen = _thinned_positions(self, every)
-        return DenseChunk(self._augmented[chosen, :-1], self.labels[chosen], _taken(self.weights, chosen))
+        groups = (self.start + np.arange(len(self.labels))) // NEIGHBOURS
+        chosen = np.flatnonzero(groups % every == 0)
+        weights = None if self.weights is None else self.weights[chosen]
+        return dense_chunk(self.features[chosen], self.labels[chosen], weights, 0, self.centre)
+
+    @property
+    def _exact(self) -> Array:
+        """The features in double precision, perhaps with the column of ones."""
+        return self._augmented.astype(np.float64, copy=False)
 
     @property
     def entries(self) -> int:
         """Return n·D."""
-        return self._augmented.size
+        return len(self.labels) * (self.features.shape[1] + 1)
 
     def content(self) -> Iterable[NDArray[Any]]:
         """Return the features with the column of ones."""
         return (self._augmented,)
 
 
-class SingleChunk(Chunk):
+def _double(found: NDArray[Any]) -> Array:
+    return found.astype(np.float64, copy=False)
+
+
+class SingleChunk(DenseChunk):
     """Dense rows whose outputs are computed from a copy in single precision, in half the time.
 
     The copy holds `x − centre` (n, d), so that features far from zero keep the digits by which rows differ. An output
@@ -188,13 +207,10 @@ class SingleChunk(Chunk):
     chunks, beyond the rounding of double precision.
     """
 
+    centre: Array
+
     def __init__(
-        self,
-        features: NDArray[Any],
-        labels: NDArray[np.intp],
-        weights: Array | None,
-        centre: Array,
-        start: int = 0,
+        self, features: NDArray[Any], labels: NDArray[np.intp], weights: Array | None, centre: Array, start: int = 0
     ) -> None:
         self.features = np.ascontiguousarray(features)
         self.labels, self.weights, self.centre, self.start = labels, weights, centre, start
@@ -202,35 +218,36 @@ class SingleChunk(Chunk):
     @cached_property
     def _copy(self) -> NDArray[np.float32]:
         """`x − centre` in single precision, with columns of zeros up to a multiple of the vector length."""
-        from annealfit.data.rows import _products
+        from annealfit.data.rows import _kernels
 
         copy = self._empty_copy()
-        _products.subtract_centre(self.features, self.centre, copy)
+        _kernels.subtract_centre(self.features, self.centre, copy)
         return copy
 
     def _empty_copy(self) -> NDArray[np.float32]:
-        copy = np.empty((len(self.features), _padded_size(len(self.centre))), np.float32)
+        padded = -(-len(self.centre) // _LANES) * _LANES
+        copy = np.empty((len(self.features), padded), np.float32)
         copy[:, len(self.centre) :] = 0.0
         return copy
 
     def project(self, weights: Array) -> Array:
         """Return `WᵀXᵀ` (O, n), right to about seven digits."""
-        from annealfit.data.rows import _products
+        from annealfit.data.rows import _kernels
 
-        largest = max(float(np.abs(weights[:-1]).max(initial=0.0)), 0.0)
+        largest = float(np.abs(weights[:-1]).max(initial=0.0))
         unit = 1.0 if largest == 0 or _ORDINARY[0] < largest < _ORDINARY[1] else largest
         factors = np.zeros((weights.shape[1], self._copy.shape[1]), np.float32)
         factors[:, : len(self.centre)] = (weights[:-1] / unit).T
         outputs = np.empty((weights.shape[1], len(self.labels)))
-        _products.project_rows(self._copy, factors, unit, weights[-1] + self.centre @ weights[:-1], outputs)
+        _kernels.project_rows(self._copy, factors, unit, weights[-1] + self.centre @ weights[:-1], outputs)
         return outputs
 
     def moments(self, values: Array) -> Array:
         """Return `VX` (O, D), sums in double precision of features in single."""
-        from annealfit.data.rows import _products
+        from annealfit.data.rows import _kernels
 
         size, sums = len(self.centre), np.zeros((len(values), self._copy.shape[1]))
-        _products.add_moments(self._copy, np.ascontiguousarray(values), sums)
+        _kernels.add_moments(self._copy, np.ascontiguousarray(values), sums)
         found = np.empty((len(values), size + 1))
         found[:, -1] = values.sum(axis=1)
         found[:, :-1] = sums[:, :size] + found[:, -1:] * self.centre
@@ -254,18 +271,14 @@ class SingleChunk(Chunk):
         gram[-1, -1] = values.sum()
         return gram
 
-    def block_grams(self, values: Array, blocks: Sequence[slice], origin: Array | None = None) -> list[Array]:
-        """Compute the blocks only, in double precision."""
-        return _dense_block_grams(self._exact, values, blocks, origin)
-
     @cached_property
     def _columns(self) -> tuple[Array, Array]:
         """Column sums (3, d) and largest distances from the centre (d,); the same pass fills the copy."""
-        from annealfit.data.rows import _products
+        from annealfit.data.rows import _kernels
 
         weights = np.ones(len(self.labels)) if self.weights is None else self.weights
         totals, farthest, copy = np.zeros((3, len(self.centre))), np.zeros(len(self.centre)), self._empty_copy()
-        _products.add_columns(self.features, weights, self.centre, copy, totals, farthest)
+        _kernels.add_columns(self.features, weights, self.centre, copy, totals, farthest)
         self.__dict__["_copy"] = copy
         return totals, farthest
 
@@ -274,34 +287,19 @@ class SingleChunk(Chunk):
         return np.column_stack([self._columns[0], np.full(3, self.total_weight)])
 
     @property
-    def is_safe(self) -> bool:
+    def is_safe(self) -> bool:  # type: ignore[override]
         """Whether single precision can hold the distances of all features from the centre."""
         totals, farthest = self._columns
         within = (farthest == 0) | ((_SAFE[0] <= farthest) & (farthest <= _SAFE[1]))
         return bool(within.all() and np.isfinite(totals[0]).all())
 
-    def thinned(self, every: int) -> Chunk:
-        """Return one group of 64 neighbouring rows in `every`."""
-        chosen = _thinned_positions(self, every)
-        return SingleChunk(self.features[chosen], self.labels[chosen], _taken(self.weights, chosen), self.centre)
-
     @property
     def _exact(self) -> Array:
         return self.features.astype(np.float64, copy=False)
 
-    @property
-    def entries(self) -> int:
-        """Return n·D."""
-        return len(self.labels) * (len(self.centre) + 1)
-
     def content(self) -> Iterable[NDArray[Any]]:
         """Return the features."""
         return (self.features,)
-
-
-def _padded_size(size: int) -> int:
-    lanes = 16  # annealfit._support._vectors.LANES, which would load numba
-    return -(-size // lanes) * lanes
 
 
 class SparseChunk(Chunk):

@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, require
 from annealfit._support.threads import blas_threads
-from annealfit.data.rows.chunks import Chunk, DenseChunk, SingleChunk
+from annealfit.data.rows.chunks import Chunk, dense_chunk
 from annealfit.data.rows.rows import (
     SINGLE_FEATURES,
     InMemoryRows,
@@ -29,9 +27,15 @@ from annealfit.data.rows.rows import (
     add_up,
     centre_of,
     centre_positions,
+    checked_columns,
+    chunk_bounds,
+    digest_of,
     drawn_positions,
+    is_dask,
+    keep_memory,
+    rows_at_once,
 )
-from annealfit.data.rows.tables import check_table, chunk_bounds, is_dask, keep_memory, read_slice, rows_at_once
+from annealfit.data.rows.tables import check_table, read_slice
 
 _SUMMED_AT_ONCE = 8  # partial sums, so that the order of additions is the same on any number of workers
 
@@ -47,9 +51,8 @@ def current_client() -> Any:
         return None
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Consecutive rows on a worker: one chunk of the Dask arrays."""
+class Part(NamedTuple):
+    """Consecutive rows on a worker: one chunk of the Dask arrays. Dask knows the size of a tuple of arrays."""
 
     features: NDArray[Any]
     labels: NDArray[np.intp]
@@ -65,9 +68,7 @@ class Part:
         """Yield the rows in chunks of cache size."""
         for first, last in chunk_bounds(self.features, n_classes, rows_at_once(self.features, n_classes)):
             part = self.take(slice(first, last))
-            own = part.features, part.labels, part.weights
-            start = self.start + first
-            yield DenseChunk(*own, start) if centre is None else SingleChunk(*own, centre, start)
+            yield dense_chunk(part.features, part.labels, part.weights, self.start + first, centre)
 
 
 class DaskRows(Rows):
@@ -107,7 +108,7 @@ class DaskRows(Rows):
         self._centre: Array | None = None
         if arithmetic == "auto" and features.shape[1] >= SINGLE_FEATURES:
             self._centre = centre_of(np.concatenate([part.features for part in self._at(centre_positions(self.count))]))
-        _ = self.columns  # the first pass: checks, and column sums
+        self._first_pass()
 
     def _keep(self, parts: Sequence[Any]) -> None:
         """Keep the parts in the workers' memory if there is a client."""
@@ -118,46 +119,33 @@ class DaskRows(Rows):
         """Number of rows."""
         return sum(self._sizes)
 
-    @cached_property
-    def columns(self) -> tuple[float, Array]:
-        """Number of rows and column sums; also class weights, a check for NaN, and the choice of single precision."""
+    def _first_pass(self) -> None:
+        """Sum columns and weights, look for NaN, and decide on single precision."""
         n_classes = self.n_classes
-
-        def term(chunk: Chunk) -> tuple[Any, ...]:
-            sums = chunk.column_sums()
-            wrong = 0
-            if not np.isfinite(sums[0]).all():
-                wrong = sum(int((~np.isfinite(array)).sum()) for array in chunk.content())
-            return sums, chunk.class_weights(n_classes), wrong, 1, int(isinstance(chunk, SingleChunk) and chunk.is_safe)
-
-        sums, self._class_weights, wrong, chunks, safe = self.sum(term)
-        if wrong:
-            raise InvalidInputError(f"Input X contains NaN or infinity ({wrong} values); fill or leave out such rows")
-        if not self._class_weights.all():
-            missing = self._classes[self._class_weights == 0].tolist()
+        sums, safe, chunks, self.weights_of_classes = self.sum(
+            lambda chunk: (*checked_columns(chunk), 1, chunk.class_weights(n_classes))
+        )
+        if not self.weights_of_classes.all():
+            missing = self._classes[self.weights_of_classes == 0].tolist()
             raise InvalidInputError(f"the classes {missing[:5]} have no row with a weight above 0; leave them out")
         self.is_single = safe == chunks
         if not self.is_single:
             self._centre = None
-        return float(self.count), sums
+        self.columns, self.entries = (float(self.count), sums), self.count * self.n_parameters
+        self.total_weight = float(self.weights_of_classes.sum())
+        self.class_shares = self.weights_of_classes / self.total_weight
 
     def weigh_classes(self, factors: Array) -> None:
         """Multiply the weights by factors (C,), one per class."""
         change = self._dask.delayed(reweighed, pure=False)
         known = self._dask.delayed(factors, traverse=False, pure=False)
         self._keep([change(part, known) for part in self._parts])
-        del self.columns
-        _ = self.columns
+        self._first_pass()
 
     @property
     def classes(self) -> NDArray[Any]:
         """Labels, sorted."""
         return self._classes
-
-    @property
-    def weights_of_classes(self) -> Array:
-        """Total weight of each class (C,)."""
-        return self._class_weights
 
     def chunks(self) -> Iterable[Chunk]:
         """Return the chunks, computed here one after another."""
@@ -189,21 +177,6 @@ class DaskRows(Rows):
         picked = zip(self._parts, own, edges[:-1], strict=True)
         return self._dask.compute([take(part, each - first) for part, each, first in picked if len(each)])[0]
 
-    @cached_property
-    def total_weight(self) -> float:
-        """Total weight of all rows."""
-        return float(self._class_weights.sum())
-
-    @cached_property
-    def entries(self) -> int:
-        """Number of feature values and ones."""
-        return self.count * self.n_parameters
-
-    @cached_property
-    def class_shares(self) -> Array:
-        """Share of each class in the total weight (C,)."""
-        return self._class_weights / self.total_weight
-
     def digest(self) -> str:
         """Return a digest of the digests of all parts, which are computed on the workers."""
         made = self._dask.delayed(_digest, pure=False)
@@ -230,7 +203,7 @@ def make_part(features: Any, labels: Any, weights: Any, classes: NDArray[Any], s
 def reweighed(part: Part, factors: Array) -> Part:
     """Return the part with the weights multiplied by the factors of the classes."""
     own = factors[part.labels]
-    return replace(part, weights=own if part.weights is None else own * part.weights)
+    return part._replace(weights=own if part.weights is None else own * part.weights)
 
 
 def _applied(sent: tuple[Term, Array | None, int], part: Part) -> tuple[Any, ...]:
@@ -241,11 +214,7 @@ def _applied(sent: tuple[Term, Array | None, int], part: Part) -> tuple[Any, ...
 
 
 def _digest(part: Part) -> str:
-    found = hashlib.sha256(np.ascontiguousarray(part.features).tobytes())
-    found.update(part.labels.astype(np.int64).tobytes())
-    if part.weights is not None:
-        found.update(part.weights.tobytes())
-    return found.hexdigest()
+    return digest_of([part.features, part.labels, *(() if part.weights is None else (part.weights,))])
 
 
 def _blocks(array: Any) -> list[Any]:
@@ -280,16 +249,3 @@ def _with_chunks_of(values: Any, features: Any, name: str) -> Any:
     if is_dask(values):
         return given.rechunk(chunks)
     return require("dask.array", extra="dask", purpose="training on Dask arrays").from_array(given, chunks=chunks)
-
-
-def _register_size() -> None:
-    """Tell Dask the size of a part: it decides by that where to compute and what to spill."""
-    from dask.sizeof import sizeof
-
-    @sizeof.register(Part)
-    def size_of_part(part: Part) -> int:
-        return part.features.nbytes + part.labels.nbytes + (0 if part.weights is None else part.weights.nbytes)
-
-
-if "dask" in sys.modules:  # on every worker, and wherever there is a Dask array
-    _register_size()

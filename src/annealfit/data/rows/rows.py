@@ -8,10 +8,11 @@ are, or where they are stored.
 from __future__ import annotations
 
 import hashlib
+import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,22 +21,21 @@ from numpy.typing import NDArray
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.threads import WORTH_THREADS, in_order
-from annealfit.data.rows.chunks import NEIGHBOURS, Chunk, DenseChunk, SingleChunk, SparseChunk
-from annealfit.data.rows.tables import (
-    check_table,
-    chunk_bounds,
-    is_out_of_core,
-    keep_memory,
-    read_slice,
-    reading_lock,
-    rows_at_once,
-)
+from annealfit.data.rows.chunks import Chunk, SparseChunk, dense_chunk
+from annealfit.data.rows.tables import check_table, read_slice, reading_lock
 
 Term = Callable[[Chunk], tuple[Any, ...]]
 
 ARITHMETICS = ("auto", "double", "numpy")
 SINGLE_FEATURES = 100  # "auto" computes outputs in single precision from this many features on: docs/large.md
 _CENTRE_ROWS = 15  # their median is the centre: outliers do not move it, and a constant feature is its own centre
+
+# Features of a chunk: small enough to stay in the cache between the two products of a pass.
+CHUNK_BYTES = 4 * 2**20
+# The sums of a chunk are as large as the weights, and adding them costs as much as a few rows: so a chunk has at least
+# this many rows, unless they are very wide.
+FEWEST_ROWS, MOST_BYTES = 512, 32 * 2**20
+_IN_MEMORY_KINDS = ("iloc", "__dataframe__", "__dask_graph__")  # data frames and Dask collections
 
 
 class Rows(ABC):
@@ -69,7 +69,8 @@ class Rows(ABC):
 
     def mean(self, term: Term) -> tuple[Any, ...]:
         """Return the weighted means over all rows of what the term sums."""
-        return tuple(total / self.total_weight for total in self.sum(term))
+        weight = self.total_weight
+        return tuple([total / weight for total in self.sum(term)])
 
     @cached_property
     def columns(self) -> tuple[float, Array]:
@@ -119,15 +120,6 @@ def digest_of(arrays: Iterable[NDArray[Any]]) -> str:
     return found.hexdigest()
 
 
-def thinning(count: float, fewest: int) -> int:
-    """Return k such that one group of 64 rows in k leaves at least `fewest` of `count` rows; 1 keeps all.
-
-    >>> thinning(1000, 2000), thinning(3_000_000, 2**20)
-    (1, 2)
-    """
-    return max(int(count) // (fewest + NEIGHBOURS), 1)
-
-
 def drawn_positions(total: int, count: int) -> NDArray[np.intp]:
     """Return `count` of `total` positions drawn at random, sorted, the same at every call; all if there are fewer."""
     return np.arange(total) if total <= count else np.sort(np.random.default_rng(0).choice(total, count, replace=False))
@@ -144,6 +136,20 @@ def centre_of(features: NDArray[Any]) -> Array:
         return np.median(features.astype(np.float64, copy=False), axis=0)
 
 
+def checked_columns(chunk: Chunk) -> tuple[Array, bool]:
+    """Return the column sums of dense rows, and whether single precision is safe; NaN and infinity are refused."""
+    sums = chunk.column_sums()
+    if not np.isfinite(sums[0]).all():
+        (features,) = chunk.content()
+        wrong = np.argwhere(~np.isfinite(features))
+        if len(wrong):
+            raise InvalidInputError(
+                f"Input X contains NaN or infinity (in row {chunk.start + wrong[0, 0]}, column {wrong[0, 1]}); "
+                "fill or leave out such rows"
+            )
+    return sums, chunk.is_safe
+
+
 def rows_of(
     features: Any, labels: NDArray[np.intp], n_classes: int, weights: Array | None = None, *, arithmetic: str = "auto"
 ) -> Rows:
@@ -152,7 +158,66 @@ def rows_of(
     return kind(features, labels, n_classes, weights, arithmetic=arithmetic)
 
 
-class InMemoryRows(Rows):
+class TableRows(Rows):
+    """Features (N, d) of any kind, with labels (N,) and optional weights (N,) in memory."""
+
+    _bounds: list[tuple[int, int]]  # first and last + 1 of every chunk
+    _centre: Array | None = None  # of single-precision copies
+
+    def __init__(
+        self, features: Any, labels: NDArray[np.intp], n_classes: int, weights: Array | None, arithmetic: str
+    ) -> None:
+        self._features, self._labels, self._weights, self._arithmetic = features, labels, weights, arithmetic
+        self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
+        self.total_weight = float(len(labels)) if weights is None else float(weights.sum())
+        self.entries = len(labels) * self.n_parameters
+
+    @cached_property
+    def class_shares(self) -> Array:
+        """Share of each class in the total weight (C,)."""
+        return np.bincount(self._labels, weights=self._weights, minlength=self.n_classes) / self.total_weight
+
+    def chunks(self) -> Iterable[Chunk]:
+        """Return the rows in their order, each chunk read when it is needed."""
+        return map(self._chunk, self._bounds)
+
+    def sum(self, term: Term) -> tuple[Any, ...]:
+        """Return the sums over all chunks, added in their order; chunks are read and summed in threads."""
+        keep_memory()
+        return add_up(in_order(lambda bounds: term(self._chunk(bounds)), self._bounds))
+
+    def sample(self, count: int) -> Rows:
+        """Return rows drawn at random, in their order, in memory."""
+        if self.chunks_are_cached and len(self._labels) <= count:
+            return self
+        chosen = drawn_positions(len(self._labels), count)
+        weights = None if self._weights is None else self._weights[chosen]
+        given = self._read_at(chosen), self._labels[chosen], self.n_classes, weights
+        return InMemoryRows(*given, arithmetic=self._arithmetic)
+
+    def digest(self) -> str:
+        """Return a SHA-256 of all features, then labels, then weights: independent of the chunks."""
+        features = (array for bounds in self._bounds for array in digested(self._read(bounds)))
+        return digest_of(chain(features, [self._labels], () if self._weights is None else [self._weights]))
+
+    def _begin_single(self) -> None:
+        """Choose the centre if outputs may be computed in single precision."""
+        if self._arithmetic == "auto" and self.n_parameters > SINGLE_FEATURES:
+            self._centre = centre_of(self._read_at(centre_positions(len(self._labels))))
+
+    def _chunk(self, bounds: tuple[int, int]) -> Chunk:
+        part = slice(*bounds)
+        weights = None if self._weights is None else self._weights[part]
+        return dense_chunk(self._read(bounds), self._labels[part], weights, bounds[0], self._centre)
+
+    def _read(self, bounds: tuple[int, int]) -> NDArray[Any]:
+        return self._features[slice(*bounds)]
+
+    def _read_at(self, chosen: NDArray[np.intp]) -> Any:
+        return self._features[chosen]
+
+
+class InMemoryRows(TableRows):
     """Features (N, d), a NumPy array or a SciPy sparse array, with labels (N,) and optional weights (N,).
 
     `arithmetic` is "auto" (single-precision products from 100 features on, see `SingleChunk`), "double", or "numpy"
@@ -174,27 +239,21 @@ class InMemoryRows(Rows):
     ) -> None:
         from scipy.sparse import issparse  # here: modules that only name rows do not wait for SciPy
 
-        self._features, self._labels, self._weights, self._arithmetic = features, labels, weights, arithmetic
-        self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
-        self._samples: dict[int, Rows] = {}
+        super().__init__(features, labels, n_classes, weights, arithmetic)
         if issparse(features):
             self._chunks: list[Chunk] = [SparseChunk(features, labels, weights)]
+            self.entries = self._chunks[0].entries
             return
         self._features = np.ascontiguousarray(features, dtype=np.float64)
         is_whole = arithmetic == "numpy" or features.size * n_classes < WORTH_THREADS
         step = len(labels) if is_whole else rows_at_once(self._features, n_classes)
-        bounds = chunk_bounds(self._features, n_classes, step)
-        if arithmetic == "auto" and features.shape[1] >= SINGLE_FEATURES:
-            centre = centre_of(self._features[centre_positions(len(labels))])
-            single = [SingleChunk(*self._part(each), centre, each[0]) for each in bounds]
-            self.is_single = all(in_order(lambda chunk: chunk.is_safe, single))
-            self._chunks = list(single)
-        if not self.is_single:
-            self._chunks = [DenseChunk(*self._part(each), each[0]) for each in bounds]
-
-    def _part(self, bounds: tuple[int, int]) -> tuple[Array, NDArray[np.intp], Array | None]:
-        part = slice(*bounds)
-        return self._features[part], self._labels[part], None if self._weights is None else self._weights[part]
+        self._bounds = chunk_bounds(self._features, n_classes, step)
+        self._begin_single()
+        self._chunks = [self._chunk(bounds) for bounds in self._bounds]
+        self.is_single = self._centre is not None and all(in_order(lambda chunk: chunk.is_safe, self._chunks))
+        if self._centre is not None and not self.is_single:
+            self._centre = None
+            self._chunks = [self._chunk(bounds) for bounds in self._bounds]
 
     def chunks(self) -> Iterable[Chunk]:
         """Return the rows in their order."""
@@ -205,29 +264,9 @@ class InMemoryRows(Rows):
         keep_memory()
         return add_up(in_order(term, self._chunks)) if len(self._chunks) > 1 else term(self._chunks[0])
 
-    @cached_property
-    def entries(self) -> int:
-        """Number of stored feature values."""
-        return sum(chunk.entries for chunk in self._chunks)
-
-    def sample(self, count: int) -> Rows:
-        """Return rows drawn at random, in their order."""
-        if len(self._labels) <= count:
-            return self
-        if count not in self._samples:
-            chosen = drawn_positions(len(self._labels), count)
-            weights = None if self._weights is None else self._weights[chosen]
-            self._samples[count] = InMemoryRows(
-                self._features[chosen], self._labels[chosen], self.n_classes, weights, arithmetic=self._arithmetic
-            )
-        return self._samples[count]
-
     def digest(self) -> str:
         """Return a SHA-256 of all features, then labels, then weights: independent of the chunks."""
-        weights = () if self._weights is None else (self._weights,)
-        if isinstance(self._chunks[0], SparseChunk):
-            return digest_of([*self._chunks[0].content(), self._labels, *weights])
-        return digest_of([*digested(self._features), self._labels, *weights])
+        return Rows.digest(self) if isinstance(self._chunks[0], SparseChunk) else super().digest()
 
 
 def digested(features: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -237,7 +276,7 @@ def digested(features: NDArray[Any]) -> Iterator[NDArray[Any]]:
         yield np.column_stack([part, np.ones(len(part))]) if features.shape[1] < SINGLE_FEATURES else part
 
 
-class ChunkedRows(Rows):
+class ChunkedRows(TableRows):
     """Rows streamed from a table: any object with a shape and row slices. Labels (N,) and weights (N,) are in memory.
 
     Chunks are read and summed in threads, and the sums are added in the order of the chunks. Memory is used for a few
@@ -261,86 +300,15 @@ class ChunkedRows(Rows):
         chunk_rows: int | None = None,
     ) -> None:
         check_table(features)
-        self._features, self._labels, self._weights = features, labels, weights
-        self.n_parameters, self.n_classes = features.shape[1] + 1, n_classes
-        self._arithmetic = arithmetic
+        super().__init__(features, labels, n_classes, weights, arithmetic)
         self._bounds = chunk_bounds(features, n_classes, chunk_rows or rows_at_once(features, n_classes))
         self._lock = reading_lock(features)
-        self._centre: Array | None = None
-        if arithmetic == "auto" and features.shape[1] >= SINGLE_FEATURES:
-            self._centre = centre_of(self._read_at(centre_positions(len(labels))))
-        _ = self.columns  # the first pass: column sums, and whether all features are finite
-
-    def chunks(self) -> Iterable[Chunk]:
-        """Return the rows in their order, each chunk read when it is needed."""
-        return map(self._chunk, self._bounds)
-
-    def sum(self, term: Term) -> tuple[Any, ...]:
-        """Return the sums over all chunks, added in their order."""
-        keep_memory()
-        return add_up(in_order(lambda bounds: term(self._chunk(bounds)), self._bounds))
-
-    @cached_property
-    def columns(self) -> tuple[float, Array]:
-        """Number of rows and column sums; decides on single precision and refuses NaN and infinity."""
-
-        def term(chunk: Chunk) -> tuple[Array, int]:
-            return chunk.column_sums(), int(isinstance(chunk, SingleChunk) and chunk.is_safe)
-
-        sums, safe = self.sum(term)
-        if not np.isfinite(sums[0]).all():
-            self._check_finite()
+        self._begin_single()
+        sums, safe = self.sum(checked_columns)
+        self.columns = float(len(labels)), sums
         self.is_single = safe == len(self._bounds)
         if not self.is_single:
             self._centre = None
-        return float(len(self._labels)), sums
-
-    def _check_finite(self) -> None:
-        for first, last in self._bounds:
-            wrong = np.argwhere(~np.isfinite(self._read((first, last))))
-            if len(wrong):
-                raise InvalidInputError(
-                    f"Input X contains NaN or infinity (the first in row {first + wrong[0, 0]}, column {wrong[0, 1]}); "
-                    "fill or leave out such rows"
-                )
-
-    def sample(self, count: int) -> Rows:
-        """Return rows drawn at random, in their order, in memory."""
-        chosen = drawn_positions(len(self._labels), count)
-        weights = None if self._weights is None else self._weights[chosen]
-        return InMemoryRows(
-            self._read_at(chosen), self._labels[chosen], self.n_classes, weights, arithmetic=self._arithmetic
-        )
-
-    @cached_property
-    def total_weight(self) -> float:
-        """Total weight of all rows."""
-        return float(len(self._labels)) if self._weights is None else float(self._weights.sum())
-
-    @cached_property
-    def entries(self) -> int:
-        """Number of feature values and ones."""
-        return len(self._labels) * self.n_parameters
-
-    @cached_property
-    def class_shares(self) -> Array:
-        """Share of each class in the total weight (C,)."""
-        counts = np.bincount(self._labels, weights=self._weights, minlength=self.n_classes)
-        return counts / self.total_weight
-
-    def digest(self) -> str:
-        """Return the digest that the same rows have in memory."""
-        weights = () if self._weights is None else (self._weights,)
-        features = (array for bounds in self._bounds for array in digested(self._read(bounds)))
-        return digest_of(chain(features, [self._labels, *weights]))
-
-    def _chunk(self, bounds: tuple[int, int]) -> Chunk:
-        part = slice(*bounds)
-        weights = None if self._weights is None else self._weights[part]
-        features = self._read(bounds)
-        if self._centre is None:
-            return DenseChunk(features, self._labels[part], weights, bounds[0])
-        return SingleChunk(features, self._labels[part], weights, self._centre, bounds[0])
 
     def _read(self, bounds: tuple[int, int]) -> NDArray[Any]:
         with self._lock:
@@ -354,3 +322,56 @@ class ChunkedRows(Rows):
             if len(own):
                 found.append(self._read((int(own[0]), int(own[-1]) + 1))[own - own[0]])
         return np.concatenate(found)
+
+
+# How tables are told apart and cut into chunks
+
+
+def is_dask(value: Any) -> bool:
+    """Whether a value is a Dask collection, without importing Dask."""
+    return hasattr(value, "__dask_graph__")
+
+
+def is_out_of_core(table: Any) -> bool:
+    """Whether a table is read in slices: a memory-mapped array, or an object of HDF5's or zarr's kind.
+
+    >>> is_out_of_core(np.zeros((3, 2))), is_out_of_core(SlicedTable(np.zeros((3, 2))))
+    (False, True)
+    """
+    if isinstance(table, np.ndarray):
+        below: Any = table  # scikit-learn passes on plain views of memory maps
+        while isinstance(below, np.ndarray):
+            below = below.base
+        return isinstance(below, mmap.mmap)
+    from scipy.sparse import issparse  # here: modules that only name tables do not wait for SciPy
+
+    if issparse(table) or any(hasattr(table, name) for name in _IN_MEMORY_KINDS):
+        return False
+    return all(hasattr(table, name) for name in ("shape", "dtype", "__getitem__"))
+
+
+def chunk_bounds(table: Any, n_outputs: int, chunk_rows: int | None = None) -> list[tuple[int, int]]:
+    """Return (first, last) of every chunk; by default features and outputs of a chunk take at most `CHUNK_BYTES`."""
+    step = chunk_rows or max(64, CHUNK_BYTES // _bytes_of_a_row(table, n_outputs))
+    return list(pairwise([*range(0, table.shape[0], step), table.shape[0]]))
+
+
+def rows_at_once(table: Any, n_classes: int) -> int:
+    """Return the rows of a chunk in training, where up to three outputs per class are computed for each row."""
+    row = _bytes_of_a_row(table, 3 * n_classes)
+    return max(CHUNK_BYTES // row, min(FEWEST_ROWS, MOST_BYTES // row), 1)
+
+
+def _bytes_of_a_row(table: Any, n_outputs: int) -> int:
+    """Return the larger of the bytes of a row's features and of its outputs."""
+    return max((4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8) * table.shape[1], 8 * n_outputs)
+
+
+def keep_memory() -> None:
+    """Keep the C library (glibc) from returning the memory of every chunk to the system.
+
+    glibc returns free memory beyond twice the largest piece that was ever freed, and mapping new pages for every chunk
+    takes a third of the time of a line search. Allocating and freeing a larger piece, which is never written to, once
+    per pass raises that limit at no cost.
+    """
+    np.empty(4 * CHUNK_BYTES, np.uint8)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +13,6 @@ from numpy.typing import NDArray
 
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.files import StrPath
-
-# Features of a chunk: small enough to stay in the cache between the two products of a pass.
-CHUNK_BYTES = 4 * 2**20
-# The sums of a chunk are as large as the weights, and adding them costs as much as a few rows: so a chunk has at least
-# this many rows, unless they are very wide.
-FEWEST_ROWS, MOST_BYTES = 512, 32 * 2**20
-_IN_MEMORY_KINDS = ("iloc", "__dataframe__", "__dask_graph__")  # data frames and Dask collections
-
-
-def is_dask(value: Any) -> bool:
-    """Whether a value is a Dask collection, without importing Dask."""
-    return hasattr(value, "__dask_graph__")
-
-
-def is_out_of_core(table: Any) -> bool:
-    """Whether a table is read in slices: a memory-mapped array, or an object of HDF5's or zarr's kind.
-
-    >>> is_out_of_core(np.zeros((3, 2))), is_out_of_core(MappedTable(np.zeros((3, 2)), abs, 2, np.float64))
-    (False, True)
-    """
-    if isinstance(table, np.ndarray):
-        return _is_mapped(table)
-    from scipy.sparse import issparse  # here: modules that only name tables do not wait for SciPy
-
-    if issparse(table) or any(hasattr(table, name) for name in _IN_MEMORY_KINDS):
-        return False
-    return all(hasattr(table, name) for name in ("shape", "dtype", "__getitem__"))
-
-
-def _is_mapped(array: Any) -> bool:
-    """Whether an array is a view of a memory-mapped file (scikit-learn passes on plain views of them)."""
-    below: Any = array
-    while isinstance(below, np.ndarray):
-        below = below.base
-    return isinstance(below, mmap.mmap)
 
 
 def check_table(table: Any, name: str = "X") -> None:
@@ -63,33 +26,6 @@ def check_table(table: Any, name: str = "X") -> None:
         raise InvalidInputError(f"{name} has shape {tuple(table.shape)}; at least one row and one feature are needed")
     if np.dtype(table.dtype).kind not in "fiub":
         raise InvalidInputError(f"{name} has type {table.dtype}; expected real numbers")
-
-
-def chunk_bounds(table: Any, n_outputs: int, chunk_rows: int | None = None) -> list[tuple[int, int]]:
-    """Return (first, last) of every chunk; by default features and outputs of a chunk take at most `CHUNK_BYTES`."""
-    step = chunk_rows or max(64, CHUNK_BYTES // bytes_of_a_row(table, n_outputs))
-    return list(pairwise([*range(0, table.shape[0], step), table.shape[0]]))
-
-
-def bytes_of_a_row(table: Any, n_outputs: int) -> int:
-    """Return the larger of the bytes of a row's features and of its outputs."""
-    return max((4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8) * table.shape[1], 8 * n_outputs)
-
-
-def rows_at_once(table: Any, n_classes: int) -> int:
-    """Return the rows of a chunk in training, where up to three outputs per class are computed for each row."""
-    row = bytes_of_a_row(table, 3 * n_classes)
-    return max(CHUNK_BYTES // row, min(FEWEST_ROWS, MOST_BYTES // row), 1)
-
-
-def keep_memory() -> None:
-    """Keep the C library (glibc) from returning the memory of every chunk to the system.
-
-    glibc returns free memory beyond twice the largest piece that was ever freed, and mapping new pages for every chunk
-    takes a third of the time of a line search. Allocating and freeing a larger piece, which is never written to, once
-    per pass raises that limit at no cost.
-    """
-    np.empty(4 * CHUNK_BYTES, np.uint8)
 
 
 def read_slice(table: Any, first: int, last: int) -> NDArray[Any]:
@@ -176,11 +112,6 @@ class MappedTable(SlicedTable):
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         return self._function(np.asarray(self.source[rows]))
-
-    def part(self, first: int, last: int) -> SlicedTable:
-        """Return some of the rows."""
-        whole = self.source if isinstance(self.source, SlicedTable) else SlicedTable(self.source)
-        return MappedTable(whole.part(first, last), self._function, self.shape[1], self.dtype)
 
 
 def reading_lock(table: Any) -> AbstractContextManager[Any]:

@@ -2,8 +2,7 @@
 
 from annealfit.training.objectives.conv_net import FILTER_CURVATURES, ConvLayer, ConvNet, LayerPoint
 from annealfit.training.objectives.curvature import CURVATURES
-from annealfit.training.objectives.linear_head import HeadPoint, LinearHead
-from annealfit.training.objectives.links import Logistic, Softmax, softmax
+from annealfit.training.objectives.linear_head import HeadPoint, LinearHead, Logistic, Softmax, softmax
 from annealfit.training.objectives.protocol import Objective, Point
 
 __all__ = [

@@ -26,7 +26,6 @@ from scipy.special import entr
 from annealfit._support.arrays import Array
 from annealfit.data.rows import Chunk
 from annealfit.problems.coordinates import CentredCoordinates, Coordinates
-from annealfit.training.objectives.links import MOST_GROUPS
 
 if TYPE_CHECKING:
     from annealfit.training.objectives.linear_head import HeadPoint
@@ -45,7 +44,7 @@ _ENOUGH = 0.6  # of the remaining gap: bounds are looser than estimated where bi
 def loss_lower_bound(point: HeadPoint) -> float:
     """Return a lower bound of the regularised loss over all weights, tight near the optimum; −∞ if λ = 0."""
     head = point.head
-    if head.regularization <= 0:
+    if not point.has_certificate:
         return -np.inf
     wanted = head.rows.class_shares
     biases, found = _balanced_biases(point, wanted)
@@ -57,13 +56,14 @@ def loss_lower_bound(point: HeadPoint) -> float:
     def term(chunk: Chunk) -> tuple[float, Array]:
         """Σ_n a_n H(p_n) and Σ_n a_n (p_n − y_n) x_nᵀ."""
         distribution, entropies = _tilted(link.logits(outputs.project(chunk)), biases)
-        residuals = link.residuals(link.of_outputs(kept * distribution + rest), chunk.labels)
+        residuals = link.residuals((kept * distribution + rest)[-link.n_outputs :], chunk.labels)
         return chunk.weighted(entropies).sum(), chunk.exact_moments(chunk.weighted(residuals))
 
     entropy, slopes = head.rows.mean(term)
     left = max(float(rest.sum()), np.finfo(float).tiny)
     entropy = kept * entropy + left * float(entr(rest / left).sum())
-    count, magnitudes = head.extent
+    count, columns = head.rows.columns
+    magnitudes = columns[2, :-1] / head.rows.total_weight
     rounding = (count + len(wanted) + _SINGLE_OPERATIONS) * np.finfo(float).eps
     entropy -= rounding * (entropy + np.log(len(wanted)))
     with np.errstate(over="ignore", invalid="ignore"):  # huge features: nothing is certified
@@ -80,7 +80,7 @@ def _balanced_biases(point: HeadPoint, wanted: Array) -> tuple[Array, Array]:
     """
     rows, link, outputs = point.head.rows, point.head.link, point.exact_outputs
     biases, shortfall = np.where(wanted > 0, 0.0, -np.inf), np.inf  # a class without members is left out
-    streamed = not rows.chunks_are_cached or len(wanted) > MOST_GROUPS
+    streamed = not rows.chunks_are_cached or link.groups < link.n_outputs
     steps = _STREAMED_BALANCING_STEPS if streamed else _BALANCING_STEPS
     for step in range(steps + 1):
 
@@ -121,7 +121,7 @@ def _newton_change(found: Array, products: Array, missing: Array) -> Array:
 
 def _tilted(logits: Array, biases: Array) -> tuple[Array, Array]:
     """Return the distribution (C, n) with other biases (C,) and its entropies (n,)."""
-    from annealfit.training.objectives import _kernels  # numba takes a moment to load
+    from annealfit.data.rows import _kernels  # numba takes a moment to load
 
     found = np.empty(logits.shape), np.empty(logits.shape[1])
     _kernels.tilt(np.ascontiguousarray(logits), biases, *found)
@@ -137,7 +137,7 @@ def refined_lower_bound(point: HeadPoint, gap: float) -> float:
     they lead below the point by more than the gap.
     """
     head = point.head
-    if head.regularization <= 0 or not np.isfinite(head.feature_means).all():
+    if not point.has_certificate or not np.isfinite(head.feature_means).all():
         return -np.inf
     centred = CentredCoordinates(head.feature_means)
     refined, bound = point, -np.inf

@@ -23,8 +23,7 @@ from annealfit._support.randomness import child_seed
 from annealfit._support.threads import in_order
 from annealfit.data.convolution import Images, Network, NetworkRows
 from annealfit.problems.curvature import Curvature
-from annealfit.training.objectives.linear_head import HeadPoint, LinearHead
-from annealfit.training.objectives.links import Link, link_of
+from annealfit.training.objectives.linear_head import HeadPoint, LinearHead, Link, link_of
 
 HEAD = "head"
 _CURVATURE_ROWS = 3  # path below the seed of a training; 0 to 2 are initial weights, anneals and validation
@@ -127,17 +126,7 @@ class NetworkHeadPoint(HeadPoint):
 
     head: NetworkHead
 
-    def is_within(self, gap: float) -> bool:
-        """Return False."""
-        return False
-
-    def is_refined_within(self, gap: float) -> bool:
-        """Return False."""
-        return False
-
-    def lower_bound(self) -> float:
-        """Return −∞."""
-        return -np.inf
+    has_certificate = False
 
 
 class ConvLayer:
@@ -191,7 +180,7 @@ class LayerPoint:
             residuals = head.link.residuals(now.probabilities(chunk), chunk.labels)
             cotangents = chunk.weighted(residuals).T @ head_weights[:-1].T
             total = np.zeros(self.weights.shape)
-            images = head.net.images.take(chunk.positions)
+            images = head.net.images.take(chunk.start + np.arange(len(chunk.labels)))
             for found in self._jacobians(images, lambda features, batch: cotangents[batch, None]):
                 total += found.sum(axis=(0, 1), dtype=np.float64)
             return (total,)

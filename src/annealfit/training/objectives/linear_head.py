@@ -1,23 +1,209 @@
-"""The classifier head: the regularised cross-entropy of a linear model, a convex objective."""
+"""The classifier head: the regularised cross-entropy of a linear model, a convex objective.
+
+A link takes outputs to probabilities and losses, row by row: `Logistic` with one output for two classes, `Softmax` with
+one per class. Its arrays are (outputs, n), so that reductions over classes run along contiguous rows.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.threads import blas_threads, free_memory, threads_for_large_product
-from annealfit.data.rows import Chunk, Rows, rows_of, thinning
+from annealfit.data.rows import NEIGHBOURS, Chunk, Rows, rows_of
 from annealfit.training.objectives.certificate import loss_lower_bound, refined_lower_bound
-from annealfit.training.objectives.links import Link, group_starts, link_of
 
 LINE_SEARCH_ROWS = 2**20  # beyond twice as many rows, the length of a step is computed from a part of them
 _MATRICES = 4  # of size D×D: Gram matrix, curvature, its factor, and a temporary
+MOST_GROUPS = 128  # of outputs in a line search: beyond, work would grow with the square of their number
+
+
+def softmax(logits: Array) -> Array:
+    """Return the softmax over the first axis, without overflow.
+
+    >>> softmax(np.array([[1000.0], [1000.0]])).tolist()
+    [[0.5], [0.5]]
+    """
+    probabilities = np.exp(logits - logits.max(axis=0))
+    probabilities /= probabilities.sum(axis=0)
+    return probabilities
+
+
+def group_starts(blocks: int, groups: int) -> NDArray[np.intp]:
+    """Return the first block of each of `groups` groups of neighbours, as equal as possible.
+
+    >>> group_starts(5, 2).tolist(), group_starts(3, 3).tolist()
+    ([0, 2], [0, 1, 2])
+    """
+    return np.arange(groups) * blocks // groups
+
+
+def _weighted(values: Array, weights: Array | None) -> Array:
+    return values if weights is None else values * weights
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The link of one output per class: the loss of a row is the cross-entropy of the softmax π of its outputs.
+
+    `compiled=False` evaluates it in NumPy, bit for bit as in `annealfit.paper`.
+    """
+
+    n_outputs: int
+    compiled: bool = True
+
+    @property
+    def hessian_bound(self) -> Array:
+        """Upper bound `½(I − 11ᵀ/C)` of the Hessian of a row's loss in its outputs (Böhning 1992)."""
+        return 0.5 * (np.eye(self.n_outputs) - 1 / self.n_outputs)
+
+    @property
+    def groups(self) -> int:
+        """Groups of outputs that share their step lengths, at most `MOST_GROUPS`."""
+        return min(self.n_outputs, MOST_GROUPS)
+
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Return probabilities π (outputs, n), losses (n,), and whether the first largest output is right (n,)."""
+        if self.compiled:
+            from annealfit.data.rows import _kernels  # numba takes a moment to load
+
+            count = outputs.shape[1]
+            found = np.empty(outputs.shape), np.empty(count), np.empty(count, dtype=bool)
+            _kernels.evaluate(np.ascontiguousarray(outputs), np.ascontiguousarray(labels, np.intp), *found)
+            return found
+        largest = outputs.max(axis=0)
+        probabilities = np.exp(outputs - largest)
+        total = probabilities.sum(axis=0)
+        probabilities /= total
+        own = outputs[labels, np.arange(len(labels))]
+        return probabilities, np.log(total) + largest - own, outputs.argmax(axis=0) == labels
+
+    def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
+        """Return `π − y` (outputs, n) with one-hot labels y: the derivative of each row's loss."""
+        residuals = probabilities.copy()
+        residuals[labels, np.arange(len(labels))] -= 1
+        return residuals
+
+    def mean_variances(self, outputs: Array) -> Array:
+        """Return the mean over outputs of `π(1 − π)` (n,): the mean curvature of each row's loss."""
+        from annealfit.data.rows import _kernels
+
+        found = np.empty(outputs.shape[1])
+        _kernels.mean_variances(np.ascontiguousarray(outputs), found)
+        return found
+
+    def curvature_along(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
+        """Return second derivatives, summed over rows, in multiples of changes (m, outputs, n) of the outputs.
+
+        Every change of every group of outputs has its own multiple: the shape is (m·groups, m·groups).
+        """
+        if self.groups != self.n_outputs:
+            return self._curvature_of_groups(probabilities, changes, weights)
+        from annealfit.data.rows import _kernels
+
+        found = np.empty((len(changes) * self.n_outputs,) * 2)
+        _kernels.covariances(probabilities, changes, np.sqrt(np.empty(0) if weights is None else weights), found)
+        return found
+
+    def _curvature_of_groups(self, probabilities: Array, changes: Array, weights: Array | None) -> Array:
+        """Return the covariances of sums over groups; work and memory grow linearly with the number of outputs."""
+        count, groups, rows = len(changes), self.groups, changes.shape[2]
+        starts = [*group_starts(self.n_outputs, groups), self.n_outputs]
+        sums, squares = np.empty((count, groups, rows)), np.empty((groups, count, count))
+        for group, (first, last) in enumerate(pairwise(starts)):
+            shares = probabilities[first:last] * changes[:, first:last]
+            shares.sum(axis=1, out=sums[:, group])
+            squares[group] = np.einsum("acn,bcn->ab", _weighted(shares, weights), changes[:, first:last])
+        products = _weighted(sums, weights).reshape(-1, rows) @ sums.reshape(-1, rows).T
+        found = -products.reshape(count, groups, count, groups)
+        own = np.arange(groups)
+        found[:, own, :, own] += squares
+        return found.reshape(count * groups, count * groups)
+
+    def hessian_product(self, probabilities: Array, changes: Array) -> Array:
+        """Return `π(z − πᵀz)`: each row's Hessian times changes z (outputs, n) of the outputs."""
+        shares = probabilities * changes
+        shares -= probabilities * shares.sum(axis=0)
+        return shares
+
+    def roots(self, probabilities: Array) -> Array:
+        """Return R (n, outputs, outputs) with `RᵀR` the Hessian of each row's loss: `√π_c (e_c − π)`."""
+        by_row = probabilities.T
+        return np.sqrt(by_row)[:, :, None] * (np.eye(self.n_outputs) - by_row[:, None, :])
+
+    def logits(self, outputs: Array) -> Array:
+        """Return numbers (classes, n) whose softmax are the probabilities of all classes."""
+        return outputs
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """The link of one output, the logit of the second of two classes; its methods are those of `Softmax`."""
+
+    compiled: bool = True
+
+    n_outputs = groups = 1
+
+    @property
+    def hessian_bound(self) -> Array:
+        """`¼`."""
+        return np.array([[0.25]])
+
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Return probabilities of the second class, losses, and which rows are right."""
+        if self.compiled:
+            from annealfit.data.rows import _kernels
+
+            probabilities, losses, right = np.empty(outputs.shape), np.empty(len(labels)), np.empty(len(labels), bool)
+            integers = np.ascontiguousarray(labels, np.intp)
+            _kernels.evaluate_logit(np.ascontiguousarray(outputs[0]), integers, probabilities[0], losses, right)
+            return probabilities, losses, right
+        logits = outputs[0]
+        losses = np.logaddexp(0.0, np.where(labels == 1, -logits, logits))
+        return expit(outputs), losses, (logits > 0) == (labels == 1)
+
+    def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
+        """Return `π − y`."""
+        return probabilities - labels
+
+    def mean_variances(self, outputs: Array) -> Array:
+        """Return `π(1 − π)`."""
+        probabilities = expit(outputs[0])
+        return probabilities * (1 - probabilities)
+
+    def curvature_along(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
+        """Return `Σ π(1 − π) z z'`."""
+        flat = changes[:, 0]
+        return (flat * _weighted(probabilities * (1 - probabilities), weights)) @ flat.T
+
+    def hessian_product(self, probabilities: Array, changes: Array) -> Array:
+        """Return `π(1 − π)z`."""
+        return probabilities * (1 - probabilities) * changes
+
+    def roots(self, probabilities: Array) -> Array:
+        """Return `√(π(1 − π))`."""
+        return np.sqrt(probabilities * (1 - probabilities)).T[:, :, None]
+
+    def logits(self, outputs: Array) -> Array:
+        """Return 0 for the first class and the output for the second."""
+        return np.concatenate([np.zeros_like(outputs), outputs])
+
+
+Link = Softmax | Logistic
+
+
+def link_of(n_classes: int, *, compiled: bool = True) -> Link:
+    """Return the logistic link for two classes, else softmax."""
+    return Logistic(compiled) if n_classes == 2 else Softmax(n_classes, compiled)
 
 
 class LinearHead:
@@ -28,7 +214,6 @@ class LinearHead:
     """
 
     def __init__(self, rows: Rows, regularization: float, *, compiled: bool = True) -> None:
-        """`compiled=False` evaluates the link in NumPy, bit for bit as in `annealfit.paper`."""
         self.rows, self.regularization = rows, float(regularization)
         self.link = link_of(rows.n_classes, compiled=compiled)
         self._recent: deque[Outputs] = deque(maxlen=3)
@@ -98,12 +283,6 @@ class LinearHead:
         """Weighted means of the squares of the features (d,)."""
         return self.rows.columns[1][1, :-1] / self.rows.total_weight
 
-    @cached_property
-    def extent(self) -> tuple[float, Array]:
-        """Number of rows and weighted means of the magnitudes of the features (d,), for bounds on rounding."""
-        count, sums = self.rows.columns
-        return count, sums[2, :-1] / self.rows.total_weight
-
     @property
     def feature_spread(self) -> float:
         """Root mean square distance of a feature from its mean; 1 where it is lost to rounding."""
@@ -133,12 +312,6 @@ class LinearHead:
             if known.weights is weights:
                 return known
         return Outputs(self.link, weights, cached=self.rows.chunks_are_cached)
-
-    def exact_outputs_at(self, weights: Array) -> Outputs:
-        """Return the outputs at weights in double precision."""
-        if not self.rows.is_single:
-            return self.outputs_at(weights)
-        return Outputs(self.link, weights, cached=self.rows.chunks_are_cached, exact=True)
 
     def figures(self, weights: Array) -> dict[str, float]:
         """Return loss, cross-entropy and accuracy at weights."""
@@ -222,7 +395,7 @@ class HeadPoint:
         """
         head, link, now = self.head, self.head.link, self.outputs
         before = None if previous is None else head.outputs_at(previous)
-        every = thinning(head.rows.columns[0], LINE_SEARCH_ROWS)
+        every = int(head.rows.columns[0]) // (LINE_SEARCH_ROWS + NEIGHBOURS)  # one group in so many is used
 
         def term(chunk: Chunk) -> tuple[Array, float]:
             """Σ_n a_n zᵀ(diag π_n − π_nπ_nᵀ)z' for the changes z of the outputs along the directions."""
@@ -237,13 +410,11 @@ class HeadPoint:
             return link.curvature_along(probabilities, changes, part.weights), part.total_weight
 
         found, weight = head.rows.sum(term)
-        return self._with_penalty(found / weight, directions)
-
-    def _with_penalty(self, found: Array, directions: Array) -> Array:
-        """Add `Σ_j λ_j u_j u'_j` to the second derivatives of outputs or groups of outputs."""
-        groups, count = self.head.link.groups, len(directions)
+        found = found / weight
+        # Σ_j λ_j u_j u'_j, of every output or group of outputs
+        groups, count = link.groups, len(directions)
         by_output = directions.transpose(1, 0, 2)
-        penalties = (by_output * self.head.ridge) @ by_output.transpose(0, 2, 1)
+        penalties = (by_output * head.ridge) @ by_output.transpose(0, 2, 1)
         if groups != len(penalties):
             penalties = np.add.reduceat(penalties, group_starts(len(penalties), groups), axis=0)
         own = np.arange(groups)
@@ -258,7 +429,7 @@ class HeadPoint:
         """
         blocks = updates.reshape(self.head.n_outputs, -1)
         weights = self.weights + blocks.T
-        if remove_class_mean and self.head.link.is_shift_invariant and blocks.any(axis=1).all():
+        if remove_class_mean and len(blocks) > 1 and blocks.any(axis=1).all():
             weights -= weights.mean(axis=1, keepdims=True)
         return type(self)(self.head, weights)
 
@@ -276,21 +447,30 @@ class HeadPoint:
 
     def distribution(self, chunk: Chunk) -> Array:
         """Return the probabilities of all classes (C, n) for a chunk."""
-        return self.head.link.distribution(self.outputs.probabilities(chunk))
+        probabilities = self.outputs.probabilities(chunk)
+        return probabilities if len(probabilities) > 1 else np.concatenate([1 - probabilities, probabilities])
 
     @cached_property
     def exact_outputs(self) -> Outputs:
         """Outputs in double precision."""
-        return self.head.exact_outputs_at(self.weights)
+        rows = self.head.rows
+        if not rows.is_single:
+            return self.outputs
+        return Outputs(self.head.link, self.weights, cached=rows.chunks_are_cached, exact=True)
 
     @cached_property
     def exact_loss(self) -> float:
         """The loss in double precision, where outputs are in single."""
         return self.head.evaluate(self.exact_outputs)[0] + self.penalty if self.head.rows.is_single else self.loss
 
+    @property
+    def has_certificate(self) -> bool:
+        """Whether there is a lower bound of the loss."""
+        return self.head.regularization > 0
+
     def is_within(self, gap: float) -> bool:
         """Whether the loss is certified to be at most `gap` above the optimum."""
-        if self.head.regularization <= 0:
+        if not self.has_certificate:
             return False
         # ‖∇f‖²/(2λ) bounds the gap where the biases are optimal. It costs nothing, so it is checked first; the
         # certificate, which needs further passes, decides.
