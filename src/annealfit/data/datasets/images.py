@@ -31,12 +31,7 @@ GREY_WEIGHTS = {"luma": np.array([0.299, 0.587, 0.114]), "mean": np.full(3, 1 / 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Labelled images that are read by index: an array (N, H, W) or (N, H, W, 3), or image files.
-
-    >>> part = Part(np.array([0, 1, 1]), np.full((3, 2, 2), 255, np.uint8), white=255)
-    >>> [stack.tolist() for stack in part.pick(np.array([2]))]
-    [[[[1.0, 1.0], [1.0, 1.0]]]]
-    """
+    """Labelled images that are read by index: an array (N, H, W) or (N, H, W, 3), or image files."""
 
     labels: NDArray[np.intp]
     images: NDArray[Any] | Sequence[Path]
@@ -65,6 +60,11 @@ class Parts:
     test: Part | None
     class_names: tuple[str, ...]
     remarks: tuple[str, ...] = ()  # on files that are missing or not the official ones
+
+    @property
+    def given(self) -> tuple[Part, ...]:
+        """The parts there are: one or two."""
+        return (self.train,) if self.test is None else (self.train, self.test)
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,11 @@ def read_image(path: StrPath) -> Array:
         raise CorruptFileError(f"{path} is not a readable image; repair or remove it") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow's readers raise on damaged files
         raise CorruptFileError(f"{path} is not a readable image: {error}; repair or remove it") from error
-    if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PPM"):
-        return _read_16_bits(image)
+    if image.mode.startswith("I;16") or (image.mode == "I" and kind == "PPM"):  # Pillow's own conversions clip at 255
+        pixels, transparent = np.asarray(image, dtype=np.float64), image.info.get("transparency")
+        if isinstance(transparent, int):
+            pixels = np.where(pixels == transparent, 65535.0, pixels)
+        return np.repeat(pixels[..., None] / 65535.0, 3, axis=2)
     if image.mode in ("I", "F"):
         raise FileFormatError(
             f"{path} has 32-bit pixels (mode {image.mode}), and which value is white is unknown; "
@@ -147,21 +150,8 @@ def read_image(path: StrPath) -> Array:
     return pixels
 
 
-def _read_16_bits(image: Any) -> Array:
-    """Read 16 bits per pixel; Pillow's own conversions clip everything above 255."""
-    pixels = np.asarray(image, dtype=np.float64)
-    transparent = image.info.get("transparency")
-    if isinstance(transparent, int):
-        pixels = np.where(pixels == transparent, 65535.0, pixels)
-    return np.repeat(pixels[..., None] / 65535.0, 3, axis=2)
-
-
 def to_grey(images: Array, method: str = "luma") -> Array:
-    """Convert colour (N, H, W, 3) to grey (N, H, W); grey images are returned unchanged.
-
-    >>> to_grey(np.ones((1, 2, 2, 3))).round(12).tolist()
-    [[[1.0, 1.0], [1.0, 1.0]]]
-    """
+    """Convert colour (N, H, W, 3) to grey (N, H, W); grey images are returned unchanged."""
     return images if images.ndim == 3 else images @ GREY_WEIGHTS[method]
 
 

@@ -123,21 +123,21 @@ def load_dataset(
         title, parts = path.stem, read_own(path)
     if color and not parts.train.has_color:
         raise InvalidInputError(f"{title} has no colour; load it with color=False")
-    train, test = parts.train, parts.test or parts.train
-    labels = [part.labels for part in (parts.train, parts.test) if part is not None]
-    chosen_train, chosen_test = _draw_subsets(title, labels, len(parts.class_names), n_train, n_test, int(seed))
-    return Dataset(
-        title,
-        *_read_subset(train, chosen_train, preparation, lazy),
-        *_read_subset(test, chosen_test, preparation, lazy),
-        parts.class_names,
-        preparation,
+    labels = [part.labels for part in parts.given]
+    chosen = _draw_subsets(title, labels, len(parts.class_names), n_train, n_test, int(seed))
+    return _dataset(title, parts, chosen, preparation, lazy)
+
+
+def _dataset(
+    title: str, parts: Parts, chosen: tuple[Indices, Indices], preparation: ImagePreparation, lazy: bool, **words: str
+) -> Dataset:
+    """Read the chosen images of the training and the test part, or of the one pool."""
+    sources = parts.train, parts.test or parts.train
+    (X_train, y_train), (X_test, y_test) = (
+        (ImageTable(part, own, preparation), part.labels[own]) for part, own in zip(sources, chosen, strict=True)
     )
-
-
-def _read_subset(part: Part, chosen: Indices, preparation: ImagePreparation, lazy: bool) -> tuple[Any, Indices]:
-    table = ImageTable(part, chosen, preparation)
-    return table if lazy else table[:], part.labels[chosen]
+    images = (X_train, X_test) if lazy else (X_train[:], X_test[:])
+    return Dataset(title, images[0], y_train, images[1], y_test, parts.class_names, preparation, **words)
 
 
 PUBLISHED_PREPARATION = ImagePreparation((8, 8), resize="zoom", grey="mean")
@@ -149,9 +149,8 @@ def _published(name: str, parts: Parts, seed: int, lazy: bool) -> Dataset:
     The digits study has one split for all seeds. How the other rows drew from their pools is not known: training
     images are drawn as from a training part, and test images from what is left.
     """
-    given = [part for part in (parts.train, parts.test) if part is not None]
-    labels = np.concatenate([part.labels for part in given])
-    images = np.concatenate([np.asarray(part.images) for part in given])
+    labels = np.concatenate([part.labels for part in parts.given])
+    images = np.concatenate([np.asarray(part.images) for part in parts.given])
     what, source, n_classes = f"{len(labels):,} images in one pool", DATASETS[name], len(parts.class_names)
     if name == "emnist":
         images, what = images.transpose(0, 2, 1), f"{what}, transposed as they are stored"
@@ -165,16 +164,10 @@ def _published(name: str, parts: Parts, seed: int, lazy: bool) -> Dataset:
         rest = np.delete(np.arange(len(labels)), train)
         test = rest[choose_balanced(labels[rest], n_classes, source.n_test, seed, 1, f"n_test of {name}")]
         what = f"{what}; as many of each class, drawn by the seed"
-    pool, preparation = Part(labels, images, parts.train.white), PUBLISHED_PREPARATION
-    return Dataset(
-        f"{name} as published" + (" (scikit-learn's digits)" if name == "mnist" else ""),
-        *_read_subset(pool, train, preparation, lazy),
-        *_read_subset(pool, test, preparation, lazy),
-        parts.class_names,
-        preparation,
-        "published",
-        what,
-    )
+    pool = Parts(Part(labels, images, parts.train.white), None, parts.class_names)
+    title = f"{name} as published" + (" (scikit-learn's digits)" if name == "mnist" else "")
+    words = {"images": "published", "description": what}
+    return _dataset(title, pool, (train, test), PUBLISHED_PREPARATION, lazy, **words)
 
 
 def _read_named(name: str, data_dir: str | os.PathLike[str] | None, download: bool) -> Parts:
@@ -194,18 +187,15 @@ def _read_named(name: str, data_dir: str | os.PathLike[str] | None, download: bo
 
 def _own_path(name: str | os.PathLike[str]) -> Path:
     """Return the path of own data, or raise naming the data sets where it cannot be one."""
-    if not name or not isinstance(name, str | os.PathLike):
+    path = Path(name) if name and isinstance(name, str | os.PathLike) else None
+    if path is None or (name == path.name and not path.suffix and not path.exists()):
         choose("data set", name, DATASETS)
-    path = Path(name)
-    if not path.exists():
-        if isinstance(name, str) and not path.suffix and os.path.basename(name) == name:
-            choose("data set", name, DATASETS)
-        kind = "file" if path.suffix else "folder"
+    elif not path.exists():
         raise MissingDataError(
-            f"there is no {kind} {name}; give a folder with a folder of images per class, an npz file, or one of "
-            f"{', '.join(DATASETS)}"
+            f"there is no {'file' if path.suffix else 'folder'} {name}; give a folder with a folder of images per "
+            f"class, an npz file, or one of {', '.join(DATASETS)}"
         )
-    return path
+    return Path(name)
 
 
 def load_table(
@@ -213,21 +203,17 @@ def load_table(
 ) -> Dataset:
     """Load the training and test rows of a table of features; `labels` is a column of it, or a file.
 
-    A table that comes as one pool is split by the seed, with the class shares it has: a quarter to test on, unless the
-    sizes say otherwise. Parquet is copied to a file in `folder`.
+    One pool is split as images are. Parquet is copied to a file in `folder`.
     """
     class_names, parts = read_table(path, labels, folder)
-    (X_train, y_train), (X_test, y_test) = parts[0], parts[-1]
-    train, test = _draw_subsets(path.stem, [y for _, y in parts], len(class_names), n_train, n_test, seed)
+    chosen = _draw_subsets(path.stem, [y for _, y in parts], len(class_names), n_train, n_test, seed)
     if len(parts) == 1:
-        train, test = np.sort(train), np.sort(test)  # then slices of a subset are slices of the file
-    return Dataset(
-        path.stem, _take_rows(X_train, train), y_train[train], _take_rows(X_test, test), y_test[test], class_names
+        chosen = np.sort(chosen[0]), np.sort(chosen[1])  # then slices of a subset are slices of the file
+    (X_train, y_train), (X_test, y_test) = (
+        (Selection(X, own) if is_out_of_core(X) else X[own], y[own])
+        for (X, y), own in zip((parts[0], parts[-1]), chosen, strict=True)
     )
-
-
-def _take_rows(table: Any, positions: Indices) -> Any:
-    return Selection(table, positions) if is_out_of_core(table) else table[positions]
+    return Dataset(path.stem, X_train, y_train, X_test, y_test, class_names)
 
 
 def _draw_subsets(
@@ -250,10 +236,6 @@ def choose_balanced(labels: Indices, n_classes: int, size: Size, seed: int, part
     """Draw `size` indices, equally many of each class; a class that runs out leaves its share to the others.
 
     `part` keeps the draws of training and test apart; "all" is every index in order.
-
-    >>> labels = np.array([0, 0, 0, 1, 1, 1])
-    >>> labels[choose_balanced(labels, 2, 4, 42, 0, "n_train")].tolist().count(1)
-    2
     """
     if size == "all":
         return np.arange(len(labels))
@@ -262,25 +244,19 @@ def choose_balanced(labels: Indices, n_classes: int, size: Size, seed: int, part
             f"{what} is {size}; it must be at least {n_classes} (one image per class) and at most {len(labels)}"
         )
     generator = np.random.default_rng(child_seed(seed, part))
-    shares = _shares(np.bincount(labels, minlength=n_classes), size, generator.permutation(n_classes))
-    chosen = [generator.permutation(np.flatnonzero(labels == index))[:share] for index, share in enumerate(shares)]
-    return generator.permutation(np.concatenate(chosen))
-
-
-def _shares(available: Indices, size: int, order: Indices) -> Indices:
-    """Divide `size` among classes: in every round each class that has one left gives one, in this order."""
+    available, order = np.bincount(labels, minlength=n_classes), generator.permutation(n_classes)
+    # In every round each class that has an image left gives one, in this order.
     classes = np.repeat(order, available[order])
     rounds = np.concatenate([np.arange(count) for count in available[order]])
-    return np.bincount(classes[np.argsort(rounds, kind="stable")[:size]], minlength=len(available))
+    shares = np.bincount(classes[np.argsort(rounds, kind="stable")[:size]], minlength=n_classes)
+    chosen = [generator.permutation(np.flatnonzero(labels == index))[:share] for index, share in enumerate(shares)]
+    return generator.permutation(np.concatenate(chosen))
 
 
 def split_stratified(
     labels: Indices, n_classes: int, n_train: Size, n_test: Size, seed: int, name: str
 ) -> tuple[Indices, Indices]:
-    """Draw a training and a test subset of one pool, each with the class shares of the pool.
-
-    "all" is everything the other subset does not take.
-    """
+    """Draw two subsets of one pool, each with the pool's class shares; "all" is what the other one leaves."""
     if n_train == "all" and n_test == "all":
         raise InvalidInputError(f'{name} comes as one part: of n_train and n_test only one can be "all"')
     total = len(labels)
