@@ -274,16 +274,13 @@ def _on_cluster(address: str | None, prepared: Prepared) -> Iterator[tuple[Any, 
     with client:
         workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
         size = math.ceil(len(prepared.dataset.y_train) / (workers * _CHUNKS_PER_WORKER))
-        yield annealfit.data.rows.DaskRows(_as_dask_array(prepared.X_train, size), prepared.dataset.y_train), None
+        # Arrays in memory are sent once; files are read by the workers.
+        arrays, table = require("dask.array", extra="dask", purpose="working on a Dask cluster"), prepared.X_train
+        features = arrays.from_array(table, chunks=(size, table.shape[1]), getitem=_read_rows)
+        yield annealfit.data.rows.DaskRows(features, prepared.dataset.y_train), None
 
 
-def _as_dask_array(table: Any, size: int) -> Any:
-    """A Dask array of chunks of `size` rows: arrays in memory are sent once, files are read by the workers."""
-    arrays = require("dask.array", extra="dask", purpose="working on a Dask cluster")
-    return arrays.from_array(table, chunks=(size, table.shape[1]), getitem=_read)
-
-
-def _read(table: Any, index: tuple[slice, slice], **_: Any) -> Any:
+def _read_rows(table: Any, index: tuple[slice, slice], **_: Any) -> Any:
     return np.asarray(table[index[0]])
 
 

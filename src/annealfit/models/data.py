@@ -126,7 +126,7 @@ def _check_validation(estimator: AnnealedEstimator, given: Any, *, are_arrays: b
     if fraction is not None and given is not None:
         raise InvalidInputError("give validation_data or validation_fraction, not both")
     if estimator.early_stopping and fraction is None and given is None:
-        raise InvalidInputError("early_stopping needs validation data: pass them to fit, or of arrays a fraction")
+        raise InvalidInputError("early_stopping needs validation data: pass them to fit, or set validation_fraction")
 
 
 def _parts(given: Any) -> tuple[Any, Any, Any]:

@@ -30,51 +30,40 @@ CUT_SHORT = {
 _SECONDS_BETWEEN_LINES = 1.0
 
 
-class Narrator:
-    """A callback that writes a line to standard output: about one per second, or at `verbose` 2 one per iteration."""
+@contextmanager
+def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
+    """Yield the callback that writes a line about once per second, or at `verbose` 2 for every iteration.
 
-    def __init__(self, verbose: int, max_iter: int) -> None:
-        self.verbose, self.max_iter = verbose, max_iter
-        self._began = self._last = time.monotonic()
-        self._done_before: int | None = None
-        self._unwritten: HistoryRow | None = None
+    The line of the last iteration is written however the training ends.
+    """
+    began = last = time.monotonic()
+    first: HistoryRow | None = None
+    unwritten: HistoryRow | None = None
 
-    def __call__(self, iteration: Iteration) -> None:
-        """Write a line if one is due."""
-        if self._done_before is None:
-            self._done_before = iteration.row["iteration"] - 1
-        self._unwritten = iteration.row
-        if self.verbose >= 2 or time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
-            self.write()
-
-    def write(self, *, ended: bool = False) -> None:
-        """Write the line of the last iteration, unless it has been written."""
-        row, self._unwritten = self._unwritten, None
-        if row is None or self._done_before is None:
+    def write(*, ended: bool = False) -> None:
+        nonlocal last, unwritten
+        if first is None or unwritten is None:
             return
-        self._last = time.monotonic()
+        row, unwritten, last = unwritten, None, time.monotonic()
         validation = f"  validation {row['validation_accuracy']:.1%}" if "validation_accuracy" in row else ""
-        done = row["iteration"] - self._done_before
-        left = (self._last - self._began) / done * (self.max_iter - row["iteration"])
+        left = (last - began) / (row["iteration"] - first["iteration"] + 1) * (max_iter - row["iteration"])
         where = f"  {row['layer']}" if "layer" in row else ""
         outlook = f"  at most {left:.0f} s left" if left >= 0.5 and not ended else ""
         sys.stdout.write(
-            f"iteration {row['iteration']}/{self.max_iter}{where}  loss {row['loss']:.6g}  "
+            f"iteration {row['iteration']}/{max_iter}{where}  loss {row['loss']:.6g}  "
             f"accuracy {row['accuracy']:.1%}{validation}{outlook}\n"
         )
 
+    def on_iteration(iteration: Iteration) -> None:
+        nonlocal first, unwritten
+        first, unwritten = first or iteration.row, iteration.row
+        if verbose >= 2 or time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            write()
 
-@contextmanager
-def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
-    """Yield the callback that writes progress, if it is wanted; the last line is written however training ends."""
-    if not verbose:
-        yield []
-        return
-    narrator = Narrator(verbose, max_iter)
     try:
-        yield [narrator]
+        yield [on_iteration] if verbose else []
     finally:
-        narrator.write(ended=True)
+        write(ended=True)
 
 
 def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: float) -> None:

@@ -59,7 +59,7 @@ class LinearPredictions:
             return self._lazy_answers(X, of_logits)
         features = self._features(X)
         if not isinstance(features, SlicedTable):
-            return of_logits(self._logits(features))
+            return of_logits(_logits(self.coef_, self.intercept_, features))
         lock = reading_lock(features)
 
         def answer(bounds: tuple[int, int]) -> NDArray[Any]:
@@ -72,13 +72,10 @@ class LinearPredictions:
     def _lazy_answers(self, X: Any, of_logits: Answer) -> Any:
         """A Dask array of the answers, computed where the rows are, on demand."""
         validate_data(self, X, skip_check_array=True, reset=False)
-        example = of_logits(self._logits(np.zeros((1, X.shape[1]))))
         answer = partial(_answer, self.coef_, self.intercept_, of_logits)
+        example = answer(np.zeros((1, X.shape[1])))
         shape: dict[str, Any] = {"drop_axis": 1} if example.ndim == 1 else {"chunks": (X.chunks[0], example.shape[1:])}
         return X.rechunk({1: -1}).map_blocks(answer, meta=example[:0], **shape)
-
-    def _logits(self, features: Any) -> NDArray[np.float64]:
-        return _logits(self.coef_, self.intercept_, features)
 
 
 def _answer(
