@@ -54,7 +54,7 @@ def test_a_failed_run_is_recorded_and_the_others_go_on_and_it_is_tried_again(tmp
     broken = RunSpec("digits", "qubo", 1, "matched", 99)
     outcome = run_all([broken, SPECS[1]], store, in_turn)
     assert (outcome.done, outcome.failed) == (1, 1)
-    assert "at most 30" in store.load(broken).error
+    assert "at most 30" in store.records([broken])[0].error
     assert not store.is_done(broken)
     assert store.is_done(SPECS[1])
 
@@ -72,7 +72,7 @@ def test_a_damaged_record_is_as_good_as_none(tmp_path, undisturbed):
 def test_a_record_says_what_the_tables_need(tmp_path):
     store = Store(tmp_path)
     run_all(SPECS[2:3], store, in_turn)
-    record = store.load(SPECS[2])
+    (record,) = store.records(SPECS[2:3])
     assert isinstance(record, Record)
     assert record.confusion.sum() == 540
     np.testing.assert_allclose(record.recall.mean(), record.test["recall"], rtol=1e-12)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -18,7 +19,6 @@ from annealfit.data.datasets import load_dataset
 from annealfit.studies import paper_tables as paper
 
 if TYPE_CHECKING:
-    from annealfit.studies.records import Record
     from annealfit.studies.report.tables import Cell, Table
 
 # What the program prints with a TABLE of `reproduce`; the report has all tables.
@@ -72,8 +72,9 @@ def reproduce(
     names = {name for table in asked for name in (table, *_SHOWN_WITH.get(table, ()))}
     shown = [table for table in all_tables(records) if table.name in names]
     if as_json:
-        values = {table.name: to_values(table) for table in shown}
-        print_json({"seconds": seconds, "runs": [_describe_run(record) for record in records], "tables": values})
+        told = ("loss", "cross_entropy", "seconds", "iterations", "stop_reason", "train", "test", "error")
+        runs = [{"run": record.run.to_json(), **pick(record, *told)} for record in records]
+        print_json({"seconds": seconds, "runs": runs, "tables": {table.name: to_values(table) for table in shown}})
     else:
         for table in shown:
             _print_paper_table(table)
@@ -97,30 +98,24 @@ def _check_data(names: Sequence[str], download: bool) -> None:
             warn(f"note: {warning.message}")
 
 
-def _describe_run(record: Record) -> dict[str, Any]:
-    numbers = pick(record, "loss", "cross_entropy", "seconds", "iterations", "stop_reason", "train", "test", "error")
-    return {"run": record.run.to_json(), **numbers}
-
-
 def _print_paper_table(table: Table) -> None:
     """Print a table of the report: means over seeds, the paper's numbers in brackets."""
     notes = ["in brackets: the paper's"] if any(column.compared for column in table.columns) else []
-    places = list(range(len(table.columns)))
-    presets = {row[p].text for p in places if table.columns[p].name == "preset" for row in table.rows} - {"–"}
-    if len(presets) == 1:  # the title says it once, instead of a column
-        notes.insert(0, f"preset {presets.pop()}")
-        places = [place for place in places if table.columns[place].name != "preset"]
-    columns = [_paper_column(table, place) for place in places]
-    title = f"{table.title} ({'; '.join(notes)})" if notes else table.title
-    print_table(table.rows, columns, title=title, keys=sum(place < table.headings for place in places))
+    keys, shown = table.headings, dict(enumerate(table.columns))
+    for place, column in enumerate(table.columns):
+        presets = {row[place].text for row in table.rows if column.name == "preset"} - {"–"}
+        if len(presets) == 1:  # the title says it once, instead of a column
+            notes.insert(0, f"preset {presets.pop()}")
+            keys -= 1
+            del shown[place]
 
-
-def _paper_column(table: Table, place: int) -> Column:
-    def cell(row: Sequence[Cell]) -> str:
+    def write(place: int, row: Sequence[Cell]) -> str:
         ours, theirs = (text.partition(" ± ")[0] for text in (row[place].text, row[place].paper_text))
         return f"{ours} ({theirs})" if theirs else ours
 
-    return Column(table.columns[place].title, cell, "right" if table.columns[place].numeric else "fold")
+    columns = [Column(c.title, partial(write, place), "right" if c.numeric else "fold") for place, c in shown.items()]
+    title = f"{table.title} ({'; '.join(notes)})" if notes else table.title
+    print_table(table.rows, columns, title=title, keys=keys)
 
 
 def report(

@@ -36,7 +36,7 @@ _NETWORK_FITS = {
 }
 
 
-def execute(spec: RunSpec, data_dir: str | None = None) -> Record:
+def execute(spec: RunSpec) -> Record:
     """Return the record of a run; an error becomes a record too, so that the other runs go on.
 
     Linear algebra uses one thread: runs are what is parallel, and the last bits of a sum must not depend on the number
@@ -45,8 +45,8 @@ def execute(spec: RunSpec, data_dir: str | None = None) -> Record:
     try:
         with blas_threads(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far a run came
-            prepared = _prepare(spec.dataset, spec.seed, data_dir)
-            if spec.method in records.NETWORK_METHODS:
+            prepared = _prepare(spec.dataset, spec.seed)
+            if spec.method in _NETWORK_FITS:
                 net = AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed)
                 fitted = _NETWORK_FITS[spec.method](prepared.dataset, net)
                 return training_run.measure_network(prepared.dataset, spec.label, fitted, spec)
@@ -54,8 +54,8 @@ def execute(spec: RunSpec, data_dir: str | None = None) -> Record:
     except Exception as error:
         if is_interrupt(error):  # not a fault of the run
             raise KeyboardInterrupt from error
-        environment = training_run.environment()
-        return Record(spec.label, spec, error=f"{type(error).__name__}: {error}", environment=environment)
+        told = f"{type(error).__name__}: {error}"
+        return Record(spec.label, spec, error=told, environment=training_run.environment())
 
 
 def _fit_head(spec: RunSpec, prepared: Prepared) -> Fitted:
@@ -67,10 +67,10 @@ def _fit_head(spec: RunSpec, prepared: Prepared) -> Fitted:
 
 
 @lru_cache(maxsize=8)  # the methods of one data set and seed share images and features
-def _prepare(dataset: str, seed: int, data_dir: str | None) -> Prepared:
+def _prepare(dataset: str, seed: int) -> Prepared:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the command line says it once, for all runs
-        images = load_dataset(dataset, seed=seed, data_dir=data_dir)
+        images = load_dataset(dataset, seed=seed)
     return Prepared.of(images, RandomConvFeatures(**_SIZES, random_state=seed))
 
 
@@ -81,17 +81,17 @@ class LostWorkerError(AnnealfitError, RuntimeError):
     """A worker process ended before its runs were done."""
 
 
-def on_this_machine(n_jobs: int = -1, data_dir: str | None = None) -> Backend:
+def on_this_machine(n_jobs: int = -1) -> Backend:
     """Return a backend of `n_jobs` processes, −1 for one per processor; records come as they are finished."""
 
     def run(specs: Sequence[RunSpec]) -> Iterator[Record]:
         if n_jobs == 1:
-            yield from (execute(spec, data_dir) for spec in specs)
+            yield from map(execute, specs)
             return
         settings = {"backend": "loky", "initializer": _end_with_parent, "initargs": (os.getpid(),)}
         parallel = Parallel(n_jobs, return_as="generator_unordered", batch_size=1, **settings)
         try:
-            yield from parallel(delayed(execute)(spec, data_dir) for spec in specs)
+            yield from parallel(map(delayed(execute), specs))
         except BrokenExecutor as error:
             raise LostWorkerError(
                 "a worker process was ended from outside, by the system if memory ran out; what is done is stored: "
@@ -102,7 +102,7 @@ def on_this_machine(n_jobs: int = -1, data_dir: str | None = None) -> Backend:
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this worker once its parent is gone: a killed parent cannot stop its workers, and they would wait."""
+    """End this worker once its parent is gone: a killed parent cannot stop its workers."""
 
     def watch() -> None:
         while os.getppid() == parent:  # the system gives an orphan another parent
@@ -113,21 +113,15 @@ def _end_with_parent(parent: int) -> None:
         threading.Thread(target=watch, name="annealfit-parent-watch", daemon=True).start()
 
 
-def on_dask(address: str, data_dir: str | None = None) -> Backend:
-    """Return a backend of the workers of a Dask cluster, which need annealfit and the files of the data sets.
-
-    The scheduler gives the runs of a lost worker to another one.
-    """
+def on_dask(address: str) -> Backend:
+    """Return a backend of the workers of a Dask cluster, which need annealfit and the files of the data sets."""
 
     def run(specs: Sequence[RunSpec]) -> Iterator[Record]:
         distributed = require("distributed", extra="dask", purpose="running on a Dask cluster")
-        lost = (
-            distributed.scheduler.KilledWorker,
-            distributed.client.FutureCancelledError,
-            distributed.comm.CommClosedError,
-        )
+        lost = distributed.KilledWorker, distributed.client.FutureCancelledError, distributed.comm.CommClosedError
         with distributed.Client(address, set_as_default=False) as client:
-            futures = [client.submit(execute, spec, data_dir, key=f"annealfit-{spec.id}", retries=3) for spec in specs]
+            # The scheduler gives the runs of a lost worker to another one.
+            futures = [client.submit(execute, spec, key=f"annealfit-{spec.id}", retries=3) for spec in specs]
             try:
                 for future in distributed.as_completed(futures, loop=client.loop):
                     yield future.result()

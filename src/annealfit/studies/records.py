@@ -155,11 +155,6 @@ class Record:
         column = self.history.get("access_seconds")
         return None if column is None else float(column.sum())
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The history as one dictionary per iteration."""
-        columns = [column.tolist() for column in self.history.values()]
-        return [dict(zip(self.history, values, strict=True)) for values in zip(*columns, strict=True)]
-
     @property
     def recall(self) -> NDArray[np.float64]:
         """Per-class recall on the test data, (C,)."""
@@ -197,11 +192,9 @@ class Store:
         """Return the record in a file; a damaged file, or one of another run than its name says, raises."""
         tensors, manifest = read_tensors(path, _KIND)
         spec = RunSpec.from_json(manifest["spec"])
-        if path.stem != spec.id:
-            raise FileFormatError(
-                f"{path} is the record of another run, {spec.id}; remove it, or give it its name back"
-            )
-        return _read_record(spec, tensors, manifest)
+        if path.stem == spec.id:
+            return _read_record(spec, tensors, manifest)
+        raise FileFormatError(f"{path} is the record of another run, {spec.id}; remove it, or give it its name back")
 
     def read_whole(self, specs: Iterable[RunSpec] | None = None) -> tuple[list[Record], dict[Path, str]]:
         """Return the records of these runs, by default of all, and for each damaged file what is wrong with it."""
@@ -222,15 +215,9 @@ class Store:
             warnings.warn(f"left out: {error}", stacklevel=2)
         return records
 
-    def load(self, spec: RunSpec) -> Record | None:
-        """Return the record of a run, or None if there is none."""
-        path = self.path(spec)
-        return self.read(path) if path.exists() else None
-
     def is_done(self, spec: RunSpec) -> bool:
         """Whether a run has a whole record without an error."""
-        records, _ = self.read_whole([spec])
-        return bool(records) and records[0].error is None
+        return any(record.error is None for record in self.read_whole([spec])[0])
 
     def ask(self, specs: Iterable[RunSpec]) -> None:
         """Note that these runs are wanted, so that a report can say which are missing."""
@@ -306,12 +293,9 @@ HISTORY_FORMATS = ("csv", "parquet")
 
 @contextmanager
 def opened_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[None]:
-    """Lock the folder of a training and write its configuration; a folder that holds a run is only resumed.
-
-    The configuration of a resumed run stays until the run is saved again: resuming may yet be refused.
-    """
+    """Lock the folder of a training and write its configuration; a folder that holds a run is only resumed."""
     with working_in(folder):
-        if not resume:
+        if not resume:  # else the configuration stays until the run is saved again: resuming may yet be refused
             if any((folder / name).exists() for name in (CHECKPOINT_FILE, MODEL_FILE)):
                 raise InvalidInputError(
                     f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
@@ -325,7 +309,10 @@ def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, histo
     """Write configuration, model, history, metrics and their digests; the checkpoint of the training stays."""
     write_json(folder / CONFIG_FILE, config)
     choose("history format", history_format, HISTORY_FORMATS)
-    rows = [{"method": record.method, **row} for record in run.records for row in record.rows()]
+    rows = []
+    for record in run.records:
+        columns = zip(*(column.tolist() for column in record.history.values()), strict=True)
+        rows += [{"method": record.method, **dict(zip(record.history, row, strict=True))} for row in columns]
     write_table(rows, folder / f"history.{history_format}")
     metrics = {
         record.method: {

@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 import platform
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from annealfit.models.conv_net import with_trained_layers
 from annealfit.models.image_classifier import ImageClassifier
 from annealfit.models.metrics import classification_metrics
 from annealfit.studies.records import Record, RunSpec
-from annealfit.training import HistoryRow
 from annealfit.training.objectives import HeadPoint, LinearHead
 from annealfit.training.objectives.conv_net import HEAD
 from annealfit.training.policies import uniform
@@ -92,7 +91,7 @@ class Fitted:
     """Weights of a trained head; seconds are those of the training alone, without loading or compiling."""
 
     weights: NDArray[np.float64]  # (d + 1, outputs), the biases in the last row
-    history: Sequence[HistoryRow]  # empty for a method without iterations
+    history: Sequence[Mapping[str, object]]  # empty for a method without iterations
     seconds: float
     regularization: float
     stop_reason: str = ""
@@ -138,10 +137,8 @@ def fit_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
 
 def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     """Train the head alone by annealing, on the filters that the network starts from."""
-    settings = net.get_params(deep=False)
-    head = AnnealedClassifier(
-        **{name: settings[name] for name in AnnealedClassifier().get_params() if name in settings}
-    )
+    head, settings = AnnealedClassifier(), net.get_params(deep=False)
+    head.set_params(**{name: settings[name] for name in head.get_params(deep=False) if name in settings})
     features = net.first_features(dataset.X_train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far it came
@@ -168,16 +165,15 @@ def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | Non
     dataset, n_classes = prepared.dataset, prepared.n_classes
     at_end = prepared.head(fitted.regularization).at(fitted.weights)
     on_test = LinearHead.of_arrays(prepared.X_test, dataset.y_test, n_classes, 0.0).at(fitted.weights)
-    predicted = _predict(on_test)
-    samples: dict[str, Any] = {}
+    predicted, samples = _predict(on_test), {}
     if len(dataset.X_test.shape) >= 3:  # images: the first of each class
         labels, places = np.unique(dataset.y_test, return_index=True)
         features = np.concatenate([prepared.X_test[place : place + 1] for place in places.tolist()])
         head = LinearHead.of_arrays(features.astype(np.float64), labels, n_classes, 0.0)
-        (probabilities,) = _distributions(head.at(fitted.weights))
+        (probabilities,) = map(head.at(fitted.weights).distribution, head.rows.chunks())
         samples["sample_images"], samples["sample_labels"] = dataset.X_test[places], labels.astype(np.int64)
         samples["sample_probabilities"] = np.ascontiguousarray(probabilities.T)
-    rows = cast(Sequence[dict[str, Any]], fitted.history)
+    columns = {name: [row[name] for row in fitted.history] for name in (fitted.history[0] if fitted.history else ())}
     return Record(
         method=method,
         spec=spec,
@@ -189,22 +185,15 @@ def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | Non
         train=classification_metrics(dataset.y_train, _predict(at_end)),
         test=classification_metrics(dataset.y_test, predicted),
         confusion=confusion_matrix(dataset.y_test, predicted, labels=np.arange(n_classes)).astype(np.int64),
-        history={  # by column; a missing number is NaN
-            name: np.array([np.nan if row[name] is None else row[name] for row in rows])
-            for name in (rows[0] if rows else ())
-        },
+        # A missing number is NaN.
+        history={name: np.array([np.nan if v is None else v for v in column]) for name, column in columns.items()},
         environment=environment(),
         **samples,
     )
 
 
-def _distributions(point: HeadPoint) -> Iterator[NDArray[np.float64]]:
-    """The probabilities (C, n) of the rows, chunk by chunk."""
-    yield from map(point.distribution, point.head.rows.chunks())
-
-
 def _predict(point: HeadPoint) -> NDArray[np.intp]:
-    return np.concatenate([probabilities.argmax(axis=0) for probabilities in _distributions(point)])
+    return np.concatenate([point.distribution(chunk).argmax(axis=0) for chunk in point.head.rows.chunks()])
 
 
 def measure_network(dataset: Dataset, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
@@ -251,9 +240,8 @@ def run_training(
 ) -> TrainingRun:
     """Fit `classifier`, and with `baselines` SGD and logistic regression on the same features.
 
-    `rows` are training features and labels that are elsewhere, as on a cluster. SGD starts from the uniform initial
-    weights of the classifier's seed and takes the paper's 1000 steps. Ctrl-C ends the training and keeps its result
-    so far.
+    `rows` are training features and labels that are elsewhere, as on a cluster. Ctrl-C ends the training and keeps its
+    result so far.
     """
     _fit_interruptibly(classifier, rows or (prepared.X_train, prepared.dataset.y_train), callbacks)
     regularization, seed = classifier.regularization, seed_of(classifier.random_state)
@@ -295,14 +283,13 @@ def _fit_interruptibly(estimator: Any, rows: tuple[Any, Any], callbacks: Sequenc
 
 def _model(prepared: Prepared, classifier: AnnealedClassifier) -> ImageClassifier | AnnealedClassifier:
     """A model that takes images, or rows as they were given: scaling of rows moves into the weights."""
-    features, dataset = prepared.features, prepared.dataset
+    features, names = prepared.features, prepared.dataset.class_names
     if isinstance(features, RandomConvFeatures):
-        return ImageClassifier(features, classifier, dataset.class_names, dataset.preparation)
+        return ImageClassifier(features, classifier, names, prepared.dataset.preparation)
     model = copy.copy(classifier)
     if features is not None:  # w·(x − μ)/σ + b = (w/σ)·x + (b − (w/σ)·μ)
         model.coef_ = classifier.coef_ / features.scale_
         model.intercept_ = classifier.intercept_ - model.coef_ @ features.mean_
-    names = dataset.class_names
     are_numbers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names)
     labels = np.array([int(name) for name in names] if are_numbers else names)
     model.classes_ = labels[classifier.classes_]

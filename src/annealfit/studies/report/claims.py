@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from annealfit.studies.paper_tables import bits_of
 from annealfit.studies.records import CLASSICAL, Record
@@ -96,48 +95,28 @@ def _check_claims(records: Sequence[Record], preset: str) -> _Answers:
     return answers
 
 
-@dataclass(frozen=True)
-class Dot:
-    """Test accuracies in percent of one method on one data set: ours over seeds, and the paper's where it has one."""
-
-    method: str
-    preset: str | None
-    bits: int  # 0 for a method without
-    mean: float
-    lowest: float
-    highest: float
-    paper: float | None
-
-    @classmethod
-    def of(cls, group: Group) -> Dot:
-        """The dot of a group of runs."""
-        spec, percents = group.spec, group.values(_TEST)
-        theirs, _ = tables.paper_numbers().get((spec.dataset, spec.label, _TEST), (None, None))
-        ours = group.mean(_TEST), min(percents), max(percents)
-        return cls(tables.method_title(spec.label), spec.preset, spec.bits or 0, *ours, theirs)
-
-
-def dots_by_dataset(records: Sequence[Record]) -> dict[str, list[Dot]]:
+def leading_groups(records: Sequence[Record]) -> dict[str, list[Group]]:
     """The classical baseline and each preset's most bits, for every data set."""
-    found: dict[str, list[Dot]] = {}
+    found: dict[str, list[Group]] = {}
     for group in tables.groups(records):
         if group.spec.method == CLASSICAL or group.has_most_bits:
-            found.setdefault(group.spec.dataset, []).append(Dot.of(group))
+            found.setdefault(group.spec.dataset, []).append(group)
     return found
 
 
 def opening_sentence(records: Sequence[Record]) -> str:
     """What a reader should take away, counted from the records."""
-    sets = list(dots_by_dataset(records).values())
-    means = [{dot.preset: dot.mean for dot in dots} for dots in sets]
+    sets = list(leading_groups(records).values())
+    means = [{group.spec.preset: group.mean(_TEST) for group in found} for found in sets]
     better = [own["annealfit"] > own[None] for own in means if "annealfit" in own and None in own]
     parts, printed = [], []
     if better:
         parts.append(f"with {max(bits_of('annealfit'))} bits each they test better than SGD on {_counted(better)}")
     for preset in presets_of(records):
-        off = [dot.mean - dot.paper for dots in sets for dot in dots if dot.preset == preset and dot.paper is not None]
-        if off and preset != "annealfit":
-            printed.append(f"{_counted([abs(points) <= tables.NEAR_POINTS for points in off])} ({preset})")
+        cells = [group.cell(_TEST) for found in sets for group in found if group.spec.preset == preset]
+        close = [abs(cell.difference) <= tables.NEAR_POINTS for cell in cells if cell.difference is not None]
+        if close:
+            printed.append(f"{_counted(close)} ({preset})")
     if printed:
         within = f"the paper's 20 bits come within {tables.NEAR_POINTS:g} points of its own test accuracy"
         parts.append(f"{within} on {' and '.join(printed)}")

@@ -140,7 +140,8 @@ def draw_filters(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[
     """
     shown = [min(len(filters), _MOST_SHOWN) for filters in before]
     figure = make_figure(figsize=(1.4 + _CELL * max(shown), (2 * _CELL + 0.55) * len(before)))
-    for layer, (part, count) in enumerate(zip(_parts(figure, len(before)), shown, strict=True)):
+    parts = figure.subfigures(len(before), 1, squeeze=False)[:, 0]
+    for layer, (part, count) in enumerate(zip(parts, shown, strict=True)):
         channels = before[layer].shape[1]
         note = "" if channels == 1 else f", mean of {channels} channels"
         part.suptitle(f"Layer {layer + 1}{note}", fontsize=9, color=INK)
@@ -163,7 +164,7 @@ def draw_maps(features: RandomConvFeatures, image: NDArray[np.float64]) -> Any:
     maps = [outputs[0].transpose(2, 0, 1)[:_MOST_SHOWN] for outputs in features.network_.maps(given, weights)]
     most = max(map(len, maps))
     figure = make_figure(figsize=(1.4 + _CELL * most, (_CELL + 0.45) * (1 + len(maps))))
-    first, *parts = _parts(figure, 1 + len(maps))
+    first, *parts = figure.subfigures(1 + len(maps), 1)
     first.suptitle("A test image", fontsize=9, color=INK)
     grey = {"cmap": "gray", "vmin": 0, "vmax": 1}
     _draw_pictures(first.subplots(1, most, squeeze=False)[0], [image], "image", **grey)
@@ -172,10 +173,6 @@ def draw_maps(features: RandomConvFeatures, image: NDArray[np.float64]) -> Any:
         scaled = found / np.maximum(found.max(axis=(1, 2), keepdims=True), 1e-12)
         _draw_pictures(part.subplots(1, len(found), squeeze=False)[0], scaled, "maps", **grey)
     return figure
-
-
-def _parts(figure: Any, count: int) -> list[Any]:
-    return list(np.atleast_1d(figure.subfigures(count, 1)))
 
 
 def _draw_pictures(panels: Any, pictures: Any, name: str, **colours: Any) -> None:

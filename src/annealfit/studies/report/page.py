@@ -156,7 +156,7 @@ def render(
         tables={table.name: table for table in tables},
         sentence=claims.opening_sentence(records),
         paper_link=PAPER_LINK,
-        panels=[(dataset_title(name), dots) for name, dots in claims.dots_by_dataset(records).items()],
+        panels=[(dataset_title(name), found) for name, found in claims.leading_groups(records).items()],
         summary=summarise_records(records, tables, damaged, asked),
         near_points=NEAR_POINTS,
         css=drawing.css_variables() + css,

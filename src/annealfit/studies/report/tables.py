@@ -40,9 +40,6 @@ N_PARAMETERS = 19  # d + 1: two filters of 3×3 on 8×8 images, pooled by two, m
 # Qubits and couplers of Pegasus P16 as the paper counts them, and the largest clique that each ideal graph embeds.
 PEGASUS_QUBITS, PEGASUS_COUPLERS = 5_640, 40_484
 LARGEST_CLIQUES = {"P16": 180, "Z12": 184}
-# The table that shows a run itself, and the tables made from the same runs.
-_MAIN_TABLES = {**dict.fromkeys(("recall", "times", "wins"), "benchmark")}
-_MAIN_TABLES |= {name: name for name in ("digits", "benchmark", "range_study", "step_study")}
 
 
 @dataclass(frozen=True)
@@ -398,41 +395,39 @@ def _raising_row(group: Group) -> Row | None:
 
 
 def _group_tables(records: Sequence[Record]) -> Iterator[Table]:
-    """The tables that have a row per group."""
-    digits, benchmark = groups(records, "digits"), groups(records, "benchmark")
-    baselines = {group.spec.dataset: group for group in digits + benchmark if group.spec.method == CLASSICAL}
-    labels = range(max([10, *(len(group.records[0].confusion) for group in digits + benchmark)]))
-    more = {
-        "predictions": [Column(f"digit_{digit}_percent", str(digit), True, True) for digit in range(10)],
-        "recall": [Column(f"class_{label}_percent", f"Class {label}", True, True) for label in labels],
+    """The tables that have a row per group of their `runs`."""
+    found = groups(records)
+    baselines = {group.spec.dataset: group for group in found if group.spec.method == CLASSICAL}
+    # Cells that are more than a mean; None leaves a group out.
+    special: dict[str, Callable[[Group], Row | None]] = {
+        "predictions": _predictions_row,
+        "wins": lambda group: _wins_row(group, baselines),
+        "raising": _raising_row,
+        "gap": lambda group: {} if group.values("gap_first") else None,
     }
-    named = {group.spec.dataset: group.records[0].class_names for group in benchmark + digits}
-    notes = [
+    labels = range(max([10, *(len(group.records[0].confusion) for group in found)]))
+    classes = [Column(f"class_{label}_percent", f"Class {label}", True, True) for label in labels]
+    for name, layout in layouts().items():
+        own, more = [group for part in layout.get("runs", ()) for group in groups(records, part)], []
+        if name == "recall":
+            more = classes
+        columns, rows = (*(key for key, *_ in layout["columns"]), *(column.name for column in more)), []
+        for group in own:
+            cells = special[name](group) if name in special else {}
+            if cells is not None:
+                row = group.names() | cells
+                rows.append(row | {column: group.cell(column) for column in columns if column not in row})
+        yield make_table(name, rows, more, _name_classes(own) if name == "recall" else ())
+
+
+def _name_classes(found: Sequence[Group]) -> list[str]:
+    """What the numbers of the classes stand for, on data sets whose classes have other names."""
+    named = {group.spec.dataset: group.records[0].class_names for group in found}
+    return [
         f"{dataset_title(dataset)}: " + ", ".join(f"{label} {name}" for label, name in enumerate(names))
         for dataset, names in named.items()
         if tuple(names) != tuple(map(str, range(len(names))))
     ]
-    # The groups of each table, and the cells that are more than a mean; None leaves a group out.
-    plan: dict[str, tuple[list[Group], Callable[[Group], Row | None]]] = {
-        "digits": (digits, lambda group: {}),
-        "predictions": (digits, _predictions_row),
-        "benchmark": (benchmark, lambda group: {}),
-        "recall": (benchmark + digits, lambda group: {}),
-        "times": (benchmark, lambda group: {}),
-        "wins": (benchmark + digits, lambda group: _wins_row(group, baselines)),
-        "raising": (digits + benchmark, _raising_row),
-        "gap": (digits + benchmark, lambda group: {} if group.values("gap_first") else None),
-        **{name: (groups(records, name), lambda group: {}) for name in ("range_study", "step_study")},
-    }
-    for name, (found, special) in plan.items():
-        extra, rows = more.get(name, []), []
-        columns = [key for key, *_ in layouts()[name]["columns"]] + [column.name for column in extra]
-        for group in found:
-            own = special(group)
-            if own is not None:
-                row = group.names() | own
-                rows.append(row | {column: group.cell(column) for column in columns if column not in row})
-        yield make_table(name, rows, extra, notes if name == "recall" else ())
 
 
 # Tables 1 and 5: the parameter, the paper's value for digits and for the benchmark, and the value of a record.
@@ -513,7 +508,7 @@ def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> li
 def _coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec]) -> list[str]:
     """What a table lacks of the runs that were asked for, preset by preset."""
     found = {record.run: record.error is None for record in records}
-    own = {spec for spec in {*asked, *found} if main_table(spec) == _MAIN_TABLES.get(table.name)}
+    own = {spec for spec in {*asked, *found} if main_table(spec) in layouts()[table.name].get("runs", ())}
     notes = []
     for preset in RUN_PRESETS:
         planned = {spec for spec in own if spec.preset in (None, preset)}
