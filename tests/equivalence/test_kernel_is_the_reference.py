@@ -8,9 +8,9 @@ import pytest
 import reference_annealer as reference
 from scipy import stats
 
+from annealfit._support._vectors import log2_coefficients
 from annealfit._support.randomness import child_seeds, descend
 from annealfit.samplers.native import _kernel
-from annealfit.samplers.native._float_fields import log2_coefficients
 
 LANES = _kernel.LANES
 

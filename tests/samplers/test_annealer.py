@@ -105,17 +105,6 @@ def test_the_effective_schedule_and_timing_are_recorded():
     assert automatic.info["sampling_seconds"] > 0
 
 
-def test_initial_bits_are_where_the_chain_starts():
-    problem = random_problem(0, 5, 3)
-    start = np.random.default_rng(0).integers(0, 2, size=(6, 15))
-    unmoved = SimulatedAnnealer(num_sweeps=0, num_reads=6).sample(problem, initial_bits=start)
-    np.testing.assert_array_equal(unmoved.bits.reshape(6, 15), start)
-    frozen = SimulatedAnnealer(num_sweeps=5, num_reads=6, beta_range=(1e9, 1e9)).sample(problem, initial_bits=start)
-    assert (frozen.energies <= unmoved.energies).all()
-    with pytest.raises(InvalidInputError, match="one state for each of 6 reads"):
-        SimulatedAnnealer(num_reads=6).sample(problem, initial_bits=start[:5])
-
-
 def test_a_time_limit_ends_the_anneal_within_a_group_of_sweeps():
     problem = random_problem(0, 40, 5)
     started = time.monotonic()
@@ -191,7 +180,7 @@ def test_running_out_of_memory_is_an_error_with_a_remedy(monkeypatch):
     def no_memory(*arguments, **options):
         raise MemoryError
 
-    monkeypatch.setattr(annealer._Run, "advance", no_memory)
+    monkeypatch.setattr(annealer.Lanes, "_advance", no_memory)
     with pytest.raises(InvalidInputError, match=r"7 lanes of 3 parameters needs more memory .* fewer reads"):
         SimulatedAnnealer(num_reads=7).sample(random_problem(0, 3, 2))
 

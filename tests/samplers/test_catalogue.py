@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from random_problems import random_problem
 
+from annealfit._support.description import NEUTRAL
 from annealfit._support.errors import InvalidInputError, MissingDependencyError, SamplerError
-from annealfit.samplers import ExactSolver, SimulatedAnnealer
-from annealfit.samplers.catalogue import SAMPLERS, make_sampler, parse_sampler
+from annealfit.samplers import ExactSolver, LatticeSolver, SimulatedAnnealer
+from annealfit.samplers.catalogue import SAMPLERS, make_sampler, parse_sampler, restore_sampler
 
 
 @pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"qpu"}))
@@ -70,3 +71,9 @@ def test_openjij_takes_a_range_of_temperatures():
     assert cold.energies.mean() < hot.energies.mean() - 0.1
     with pytest.raises(InvalidInputError, match="takes no parameter sweeps; it takes .*num_sweeps"):
         make_sampler("openjij", sweeps=3)
+
+
+def test_a_neutral_setting_of_another_version_is_left_out():
+    description = LatticeSolver(max_nodes=5).describe()
+    description[NEUTRAL]["progress_function"] = None
+    assert restore_sampler(description) == LatticeSolver(max_nodes=5)

@@ -12,6 +12,7 @@ precision if `vector` is.
 
 import operator
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.errors import TypingError
@@ -32,14 +33,8 @@ class VectorType(types.Type):
 
 def machine_type(dtype):
     """The LLVM vector type for LANES numbers of a numba dtype."""
-    if dtype is types.boolean:
-        element = ir.IntType(1)
-    elif dtype is types.float32:
-        element = ir.FloatType()
-    elif dtype is types.float64:
-        element = ir.DoubleType()
-    else:
-        element = ir.IntType(dtype.bitwidth)
+    floats = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+    element = floats.get(dtype) or ir.IntType(1 if dtype is types.boolean else dtype.bitwidth)
     return ir.VectorType(element, LANES)
 
 
@@ -62,10 +57,10 @@ def _repeated(context, builder, value, value_type, dtype):
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), to_every_lane)
 
 
-def _define_operator(python_operator, emit, gives_mask=False):
-    """Teach numba `lanes operator lanes` and `lanes operator scalar`.
+def _define_operator(python_operator, instruction, *condition):
+    """Teach numba `lanes operator lanes` and `lanes operator scalar`: an instruction of LLVM by its builder's name.
 
-    `emit(builder, dtype, left, right)` writes the LLVM code for two vectors.
+    For floats the name begins with "f", except where it is a comparison, whose condition is given.
     """
 
     @infer_global(python_operator)
@@ -73,48 +68,27 @@ def _define_operator(python_operator, emit, gives_mask=False):
         def generic(self, arguments, keywords):
             left, right = arguments
             if isinstance(left, VectorType) and (right == left or isinstance(right, types.Number)):
-                return signature(VectorType(types.boolean) if gives_mask else left, left, right)
+                return signature(VectorType(types.boolean) if condition else left, left, right)
             return None
 
     def lower(context, builder, resolved, arguments):
         dtype = resolved.args[0].dtype
         right = _repeated(context, builder, arguments[1], resolved.args[1], dtype)
-        return emit(builder, dtype, arguments[0], right)
+        prefix = "f" if isinstance(dtype, types.Float) and not condition else ""
+        return getattr(builder, prefix + instruction)(*condition, arguments[0], right)
 
     lower_builtin(python_operator, VectorType, VectorType)(lower)
     lower_builtin(python_operator, VectorType, types.Number)(lower)
 
 
-def _arithmetic(for_integers, for_floats):
-    """Emit one of two LLVM instructions, by the kind of dtype."""
-
-    def emit(builder, dtype, left, right):
-        instruction = for_floats if isinstance(dtype, types.Float) else for_integers
-        return getattr(builder, instruction)(left, right)
-
-    return emit
-
-
-def _bitwise(instruction):
-    return lambda builder, dtype, left, right: getattr(builder, instruction)(left, right)
-
-
-def _less_or_equal(builder, dtype, left, right):
-    return builder.fcmp_ordered("<=", left, right)
-
-
-def _not_equal(builder, dtype, left, right):
-    return builder.fcmp_unordered("!=", left, right)
-
-
-_define_operator(operator.add, _arithmetic("add", "fadd"))
-_define_operator(operator.mul, _arithmetic("mul", "fmul"))
-_define_operator(operator.or_, _bitwise("or_"))  # this and the next three: unsigned integers only
-_define_operator(operator.xor, _bitwise("xor"))
-_define_operator(operator.lshift, _bitwise("shl"))
-_define_operator(operator.rshift, _bitwise("lshr"))
-_define_operator(operator.le, _less_or_equal, gives_mask=True)  # floats only, false for NaN
-_define_operator(operator.ne, _not_equal, gives_mask=True)  # floats only, true for NaN
+_define_operator(operator.add, "add")
+_define_operator(operator.mul, "mul")
+_define_operator(operator.or_, "or_")  # this and the next three: unsigned integers only
+_define_operator(operator.xor, "xor")
+_define_operator(operator.lshift, "shl")
+_define_operator(operator.rshift, "lshr")
+_define_operator(operator.le, "fcmp_ordered", "<=")  # floats only, false for NaN
+_define_operator(operator.ne, "fcmp_unordered", "!=")  # floats only, true for NaN
 
 
 def _lanes_of(array):
@@ -157,7 +131,7 @@ def store(typing_context, array, row, vector):
     return types.void(array, types.intp, _lanes_of(array)), generate
 
 
-def emit_multiply_add(builder, dtype, factor, vector, addend):
+def _emit_multiply_add(builder, dtype, factor, vector, addend):
     """Write the LLVM code for factor * vector + addend."""
     function_type = ir.FunctionType(machine_type(dtype), [machine_type(dtype)] * 3)
     name = f"llvm.fmuladd.v{LANES}f{dtype.bitwidth}"
@@ -175,7 +149,7 @@ def multiply_add(typing_context, factor, vector, addend):
 
     def generate(context, builder, resolved, arguments):
         first = _repeated(context, builder, arguments[0], resolved.args[0], vector.dtype)
-        return emit_multiply_add(builder, vector.dtype, first, *arguments[1:])
+        return _emit_multiply_add(builder, vector.dtype, first, *arguments[1:])
 
     return vector(factor, vector, addend), generate
 
@@ -225,3 +199,89 @@ def convert(typing_context, vector, like):
         return resize(arguments[0], machine_type(target))
 
     return like(vector, like), generate
+
+
+def log2_coefficients(degree, unit):
+    """c_1..c_degree of the polynomial sum_i c_i x**i that interpolates log2(1 + m), m = unit * x, on [0, 1].
+
+    The nodes are the Chebyshev-Lobatto points, for two reasons: the error is within a small factor
+    of the least possible, and it is zero at both ends.  The approximate logarithm is therefore
+    continuous from one power of two to the next, and never positive for a uniform up to 1.
+    """
+    nodes = 0.5 - 0.5 * np.cos(np.pi * np.arange(1, degree + 1) / degree)
+    powers = nodes[:, None] ** np.arange(1, degree + 1)
+    coefficients = np.linalg.solve(powers, np.log2(1.0 + nodes))
+    return tuple((coefficients * unit ** np.arange(1.0, degree + 1)).tolist())
+
+
+# How IEEE 754 lays out a number: the integer type of the same width, the bits of its fraction and the
+# bias of its exponent.  Then the coefficients of `log2_uniform`, for its unit of the fraction.
+_SINGLE = (types.uint32, 23, 127, log2_coefficients(5, 2.0**-23))
+_DOUBLE = (types.uint64, 52, 1023, log2_coefficients(13, 1.0))
+
+
+def _layout(dtype):
+    return _SINGLE if dtype is types.float32 else _DOUBLE
+
+
+def _constant(dtype, value):
+    """`value` in every lane."""
+    return ir.Constant(machine_type(dtype), [value] * LANES)
+
+
+@intrinsic
+def flip_sign(typing_context, vector, words):
+    """-vector in the lanes where the top bit of the uint32 word is set, else vector."""
+    dtype = vector.dtype
+
+    def generate(context, builder, resolved, arguments):
+        integer = _layout(dtype)[0]
+        sign = builder.and_(arguments[1], _constant(types.uint32, 1 << 31))
+        if integer is types.uint64:
+            sign = builder.shl(builder.zext(sign, machine_type(integer)), _constant(integer, 32))
+        flipped = builder.xor(builder.bitcast(arguments[0], machine_type(integer)), sign)
+        return builder.bitcast(flipped, machine_type(dtype))
+
+    return vector(vector, words), generate
+
+
+@intrinsic
+def log2_uniform(typing_context, words, like):
+    """log2(uniform) for the uniforms (word >> 1) / 2**31 of random uint32 words, as lanes like `like`.
+
+    The integer n = word >> 1 becomes a floating-point number, whose fields say n = 2**e (1 + m), so
+
+        log2(uniform) = (e - 31) + log2(1 + m),    0 <= m < 1,
+
+    with a polynomial (`log2_coefficients`) for the second term.  Its error, as a relative error of
+    the probability, is at most 2e-5 in single and 1e-11 in double precision.  In single precision
+    the conversion rounds n to 24 significant bits, which keeps the small uniforms exact; it may
+    round to 2**31, whose logarithm is 0.  n = 0 has e = -bias: less than any other, and finite.
+    """
+    dtype = like.dtype
+
+    def generate(context, builder, resolved, arguments):
+        integer, fraction_bits, bias, coefficients = _layout(dtype)
+        floats, integers = machine_type(dtype), machine_type(integer)
+        # Below 2**31, so the signed conversion, which all processors have, is right.
+        number = builder.sitofp(builder.lshr(arguments[0], _constant(types.uint32, 1)), floats)
+        fields = builder.bitcast(number, integers)
+
+        biased_exponent = builder.lshr(fields, _constant(integer, fraction_bits))
+        if integer is types.uint64:
+            biased_exponent = builder.trunc(biased_exponent, machine_type(types.int32))
+        exponent = builder.sitofp(builder.sub(biased_exponent, _constant(types.int32, bias + 31)), floats)
+
+        fraction = builder.and_(fields, _constant(integer, (1 << fraction_bits) - 1))
+        if dtype is types.float32:
+            mantissa = builder.sitofp(fraction, floats)  # 2**23 m, one instruction
+        else:  # AVX2 converts no 64-bit integers, so m is made as (1 + m) - 1
+            significand = builder.or_(fraction, _constant(integer, bias << fraction_bits))
+            mantissa = builder.fsub(builder.bitcast(significand, floats), _constant(dtype, 1.0))
+
+        value = _constant(dtype, coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            value = _emit_multiply_add(builder, dtype, value, mantissa, _constant(dtype, coefficient))
+        return _emit_multiply_add(builder, dtype, value, mantissa, exponent)
+
+    return like(words, like), generate

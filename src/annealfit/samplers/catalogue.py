@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from annealfit import samplers  # whose samplers are imported when they are made
-from annealfit._support.description import NEUTRAL, TYPE, describe, is_plain
+from annealfit._support.description import NEUTRAL, TYPE, constructor_arguments, describe, is_plain
 from annealfit._support.errors import InvalidInputError, choose, require
 from annealfit.samplers.protocol import Sampler
 
@@ -162,7 +162,9 @@ def restore_sampler(description: Mapping[str, Any]) -> Sampler:
     }
     try:
         del settings[TYPE]
-        neutral = {name: value for name, value in settings.pop(NEUTRAL, {}).items() if is_plain(value)}
+        known = constructor_arguments(getattr(samplers, kind))  # files of other versions may have other neutral ones
+        given = settings.pop(NEUTRAL, {})
+        neutral = {name: given[name] for name in known if name in given and is_plain(given[name])}
         if kind == "BlockSampler":
             settings["child"] = restore_sampler(settings["child"])
         elif kind == "DimodSampler":
@@ -196,8 +198,6 @@ def _value(text: str) -> Any:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return kind(text)
-        except ValueError:
-            pass
     return text

@@ -7,8 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from annealfit._support.errors import InvalidInputError, SamplerError, require
 from annealfit.problems.export import largest_coefficient
 from annealfit.problems.problem import QuadraticProblem
@@ -109,7 +107,7 @@ class DimodSampler(Sampler):
             raise SamplerError(
                 f"{name} returned {len(sampleset.variables)} variables for a problem of {problem.n_variables}"
             )
-        states = sampleset.record.sample[:, np.argsort(np.fromiter(sampleset.variables, dtype=np.int64))]
+        states = sampleset.samples(sorted_by=None)[:, list(range(problem.n_variables))]
         if sampleset.vartype.name == "SPIN":
             states = (states + 1) // 2
         info: SolveInfo = {

@@ -49,12 +49,6 @@ class Receipt:
     faults: list[str] = field(default_factory=list)
     breaks: list[tuple[float, int]] = field(default_factory=list)  # of each call: share of broken chains, reads
 
-    @property
-    def chain_breaks(self) -> float:
-        """The mean share of broken chains in a read."""
-        reads = sum(count for _, count in self.breaks)
-        return sum(share * count for share, count in self.breaks) / reads if reads else 0.0
-
 
 class SolveInfo(TypedDict, total=False):
     """What the samplers of this package say about a solve, each what it knows; seconds are those of the whole solve.
@@ -64,11 +58,9 @@ class SolveInfo(TypedDict, total=False):
 
     preprocessing_seconds: float
     sampling_seconds: float
-    postprocessing_seconds: float
     # annealers
     num_sweeps: int  # done, which is fewer than asked where the anneal ended early
     beta_range: tuple[float, float]  # inverse temperatures of the first and the last sweep, in units of energy
-    beta_schedule_type: str
     # a search for the proven optimum
     proven: bool  # whether no bits have a lower energy than the answer
     gap: float  # by how much the answer can be above the optimum at most; 0 if it is proven
@@ -204,45 +196,32 @@ class Sampler(Settings, ABC):
         return constructor_arguments(cls)
 
 
+# Exceptions of optional packages, by their modules: an error is one of them only if its package is loaded.
+_API, _CLIENT = "dwave.cloud.api.exceptions", "dwave.cloud.exceptions"
+_LASTING = tuple(f"Resource{what}Error" for what in ("Authentication", "AccessForbidden", "NotFound", "BadRequest"))
+_PASSING = "PollingTimeout", "CanceledFutureError", "ProblemUploadError"
+
+
 def is_transient(error: BaseException) -> bool:
     """Whether trying again can help: time-outs and the network's troubles, not bad requests or missing rights.
 
     >>> is_transient(TimeoutError("no answer")), is_transient(FileNotFoundError("no such file"))
     (True, False)
     """
-    if isinstance(error, _known("dwave.cloud.api.exceptions", _LASTING)) or is_refusal(error):
+    if _is_one(error, _API, *_LASTING) or is_refusal(error):
         return False
-    return isinstance(
-        error,
-        (
-            ConnectionError,
-            TimeoutError,
-            *_known("requests.exceptions", ("RequestException",)),  # D-Wave's request errors too
-            *_known("dwave.cloud.exceptions", ("PollingTimeout", "CanceledFutureError", "ProblemUploadError")),
-        ),
-    )
+    of_others = _is_one(error, "requests.exceptions", "RequestException") or _is_one(error, _CLIENT, *_PASSING)
+    return of_others or isinstance(error, (ConnectionError, TimeoutError))
 
 
 def is_refusal(error: BaseException) -> bool:
     """Whether the solver looked at the problem and declined it: the same problem will be declined again."""
-    offline = _known("dwave.cloud.exceptions", ("SolverOfflineError",))
-    return isinstance(error, _known("dwave.cloud.exceptions", ("SolverFailureError",))) and not isinstance(
-        error, offline
-    )
+    return _is_one(error, _CLIENT, "SolverFailureError") and not _is_one(error, _CLIENT, "SolverOfflineError")
 
 
-_LASTING = (
-    "ResourceAuthenticationError",
-    "ResourceAccessForbiddenError",
-    "ResourceNotFoundError",
-    "ResourceBadRequestError",
-)
-
-
-def _known(module: str, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """Exceptions of an optional package; if it is not loaded, none of them can have been raised."""
+def _is_one(error: BaseException, module: str, *names: str) -> bool:
     loaded = sys.modules.get(module)
-    return tuple(getattr(loaded, name) for name in names if hasattr(loaded, name))
+    return isinstance(error, tuple(getattr(loaded, name) for name in names if hasattr(loaded, name)))
 
 
 def solve_checked(sampler: Sampler, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
@@ -269,7 +248,11 @@ def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: An
         raise SamplerError(f"{source} with {answers!r}; expected a list of Samples, one for each problem")
     if len(answers) != len(problems):
         raise SamplerError(f"{source} {len(answers)} of {len(problems)} problems")
-    for answer, expected in zip(answers, _expected_shapes(problems), strict=True):
+    if isinstance(problems, Problems):
+        shapes = [(problems.n_parameters, problems.bits)] * len(problems)
+    else:
+        shapes = [(problem.n_parameters, problem.encoding.bits) for problem in problems]
+    for answer, expected in zip(answers, shapes, strict=True):
         bits, energies = answer.bits, answer.energies
         if not isinstance(bits, np.ndarray) or not isinstance(energies, np.ndarray):
             raise SamplerError(f"{source} with bits or energies that are no arrays; Samples.of makes them")
@@ -283,15 +266,6 @@ def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: An
     # Of all at once: it is done at every iteration.
     if not np.isfinite(np.concatenate([answer.energies for answer in answers])).all():
         raise SamplerError(f"{source} with energies that are not finite; Samples.of computes them")
-    if not _are_bits(np.concatenate([answer.bits for answer in answers], axis=None)):
+    values = np.concatenate([answer.bits for answer in answers], axis=None)
+    if not (values.max(initial=0) <= 1 if values.dtype == np.uint8 else np.isin(values, (0, 1)).all()):
         raise SamplerError(f"{source} with bits other than 0 and 1; for spins use (1 + spin) / 2")
-
-
-def _expected_shapes(problems: Sequence[QuadraticProblem]) -> list[tuple[int, int]]:
-    if isinstance(problems, Problems):
-        return [(problems.n_parameters, problems.bits)] * len(problems)
-    return [(problem.n_parameters, problem.encoding.bits) for problem in problems]
-
-
-def _are_bits(values: NDArray[Any]) -> bool:
-    return values.max(initial=0) <= 1 if values.dtype == np.uint8 else bool(np.isin(values, (0, 1)).all())

@@ -127,7 +127,10 @@ class MockQPU(MockDWaveSampler):
         states = answer.record.sample
         if fault == "broken_chains":
             states = np.where(generator.random(states.shape) < _BROKEN_SHARE, -states, states)
-        info = {"problem_id": answer.info["problem_id"], "timing": self._timing(seconds)}
+        data, access = self.properties["problem_timing_data"], seconds * 1e6
+        programming = data["typical_programming_time"] + data["default_programming_thermalization"]
+        timing = {"qpu_access_time": access, "qpu_programming_time": programming}
+        info = {"problem_id": answer.info["problem_id"], "timing": timing | {"qpu_sampling_time": access - programming}}
         return dimod.SampleSet.from_samples_bqm((states, answer.variables), bqm.spin, info=info)
 
     def _draw_fault(self, generator: np.random.Generator) -> str | None:
@@ -206,15 +209,6 @@ class MockQPU(MockDWaveSampler):
             dimod.SPIN,
             variable_order=order,
         )
-
-    def _timing(self, seconds: float) -> dict[str, float]:
-        data, access = self.properties["problem_timing_data"], seconds * 1e6
-        programming = data["typical_programming_time"] + data["default_programming_thermalization"]
-        return {
-            "qpu_access_time": access,
-            "qpu_programming_time": programming,
-            "qpu_sampling_time": access - programming,
-        }
 
 
 @cache  # by the settings of a chip, which many devices share

@@ -194,11 +194,12 @@ class QPUSampler(Sampler):
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
         """Calls, access time, share of broken chains, the device's own energy, and every fault of the iteration."""
         receipts = list(dict.fromkeys(answer.info["receipt"] for answer in answers if answer.info))  # each call once
-        total = Receipt(breaks=[entry for receipt in receipts for entry in receipt.breaks])
+        breaks = [entry for receipt in receipts for entry in receipt.breaks]
+        reads = sum(count for _, count in breaks)
         return {
             "calls": sum(receipt.calls for receipt in receipts),
             "access_seconds": float(sum(receipt.access_seconds for receipt in receipts)),
-            "chain_breaks": total.chain_breaks,
+            "chain_breaks": sum(share * count for share, count in breaks) / reads if reads else 0.0,
             "raw_energy": float(sum(answer.info.get("raw_energy", 0.0) for answer in answers)),
             "fault_count": sum(len(receipt.faults) for receipt in receipts),
             "faults": "; ".join(fault for receipt in receipts for fault in receipt.faults),
@@ -355,8 +356,7 @@ class Program:
         size = len(self.model.variables)
         if set(sampleset.variables) != set(range(size)):
             raise SamplerError(f"the device answered for {len(sampleset.variables)} variables of {size}")
-        order = np.argsort(np.fromiter(sampleset.variables, dtype=np.int64))
-        rows = (sampleset.record.sample[:, order] > 0).astype(np.uint8)
+        rows = (sampleset.samples(sorted_by=None)[:, list(range(size))] > 0).astype(np.uint8)
         bits = np.repeat(rows, sampleset.record.num_occurrences, axis=0)
         return np.split(bits, len(self.problems), axis=1)
 
@@ -389,9 +389,17 @@ class Run:
         if left_out:
             receipt.faults.append(f"reads left out: {left_out}")
         answers = []
-        for problem, scaled, *bits in zip(problems, self.program.resolutions, *parts, strict=True):
+        for problem, scaled, *several in zip(problems, self.program.resolutions, *parts, strict=True):
             info = {"coefficient_scale": scaled.scale, "chain_strength": scaled.chain_strength, "receipt": receipt}
-            answers.append(_samples(problem, np.concatenate(bits), info, polish))
+            answer = Samples.of(problem, np.concatenate(several), info)
+            info["raw_energy"] = answer.best_energy
+            if polish:
+                samplers = require("dwave.samplers", extra=EXTRA, purpose="polishing reads")
+                order = list(range(problem.n_variables))
+                start = answer.bits.reshape(len(answer.bits), -1), order
+                found = samplers.SteepestDescentSampler().sample(problem.to_bqm(), initial_states=start)
+                answer = Samples.of(problem, found.samples(sorted_by=None)[:, order], info)
+            answers.append(answer)
         return answers
 
 
@@ -399,26 +407,14 @@ def _note_quality(call: Call, receipt: Receipt) -> None:
     """Record missing reads and broken chains of an answer on the receipt; an answer without reads is a failure."""
     occurrences = call.answer.record.num_occurrences
     reads = int(occurrences.sum())
-    if reads == 0:
-        receipt.faults.append("fewer reads than asked: none")
-        raise CallFailedError("the device returned no reads")
     if reads < call.reads:
-        receipt.faults.append(f"fewer reads than asked: {reads} of {call.reads}")
+        receipt.faults.append(f"fewer reads than asked: {f'{reads} of {call.reads}' if reads else 'none'}")
+    if reads == 0:
+        raise CallFailedError("the device returned no reads")
     share = float(np.average(call.answer.record.chain_break_fraction, weights=occurrences))
     receipt.breaks.append((share, reads))
     if share > MANY_BROKEN_CHAINS:
         receipt.faults.append(f"broken chains: {share:.0%}")
-
-
-def _samples(problem: QuadraticProblem, bits: NDArray[np.uint8], info: dict[str, Any], polish: bool) -> Samples:
-    raw = Samples.of(problem, bits, info)
-    info["raw_energy"] = raw.best_energy
-    if not polish:
-        return raw
-    descent = require("dwave.samplers", extra=EXTRA, purpose="polishing reads").SteepestDescentSampler()
-    polished = descent.sample(problem.to_bqm(), initial_states=(bits, list(range(problem.n_variables))))
-    order = np.argsort(np.fromiter(polished.variables, dtype=np.int64))
-    return Samples.of(problem, polished.record.sample[:, order], info)
 
 
 def _too_large(problem: QuadraticProblem, chip: Chip) -> str:

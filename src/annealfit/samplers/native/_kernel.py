@@ -33,25 +33,25 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from annealfit._support._vectors import LANES, any_lane, convert, load, multiply_add, repeat, select, store
+from annealfit._support._vectors import (
+    LANES,
+    any_lane,
+    convert,
+    flip_sign,
+    load,
+    log2_uniform,
+    multiply_add,
+    repeat,
+    select,
+    store,
+)
 from annealfit._support.compiled import array, compiled, constant, splitmix
-from annealfit.samplers.native._float_fields import flip_sign, log2_uniform
 
-MOST_BITS = 32
-"""Most bits a parameter can have: it is one 32-bit word."""
-
-PENDING = 4
-"""Changed parameters that wait for one update of the fields: what fits in sixteen AVX2 registers."""
-
-STATE_WORDS = 4
-"""32-bit words in the state of a random stream."""
-
-COLDEST = 1e30
-"""The largest inverse temperature, in units of the largest energy: far beyond it single precision ends."""
-
-SWEEPS_PER_GROUP = 32
-"""Sweeps between two recomputations of the fields, which keep single precision from drifting."""
-
+MOST_BITS = 32  # of a parameter: one 32-bit word
+PENDING = 4  # changed parameters that wait for one update of the fields: what fits in sixteen AVX2 registers
+STATE_WORDS = 4  # 32-bit words in the state of a random stream
+COLDEST = 1e30  # the largest β in units of the largest energy: far beyond it single precision ends
+SWEEPS_PER_GROUP = 32  # between two recomputations of the fields, which keep single precision from drifting
 
 _WORDS = array(types.uint32, 2)
 

@@ -28,11 +28,9 @@ from numba import njit, types
 from annealfit._support.arrays import Array
 from annealfit._support.compiled import array, compiled
 
+# Where `Stack.counters` keeps the best energy, the parameter to be decided next, and the nodes so far.
 BEST, POSITION, NODES = 0, 1, 2
-"""Where `Stack.counters` keeps the best energy, the parameter to be decided next, and the nodes so far."""
-
-SWEEPS = 3
-"""Sweeps for one level bound: more prune little more, fewer prune less."""
+SWEEPS = 3  # for one level bound: more prune little more, fewer prune less
 
 
 class Lattice(NamedTuple):

@@ -30,24 +30,18 @@ from numba import njit, types
 from annealfit._support.compiled import array, compiled, constant, splitmix
 from annealfit.problems._kernels import cut_block
 
+# Levels. Halfway between two, which is frequent in symmetric problems, counts as the lower one despite rounding.
 TIE = 1e-9
-"""Levels. Halfway between two, which is frequent in symmetric problems, counts as the lower one despite rounding."""
-
+# β·stiffness below which a Gaussian is 16 levels wide or more, and is drawn as such and rounded; and a weight, in
+# units of the largest, below which no double-precision draw can end.
 WIDE, NEGLIGIBLE = 1 / (2 * 16.0**2), 1e-18
-"""β·stiffness below which a Gaussian is 16 levels wide or more, and is drawn as such and rounded; and a weight, in
-units of the largest, below which no double-precision draw can end."""
-
+# A pair stays where it is if its nearest move costs this much (times β) and the number drawn is below UNLIKELY: the
+# weights of all moves together are then below 3·exp(−6) = 0.008 < 1/0.99 − 1 of the weight of staying.
 CERTAIN, UNLIKELY = 6.0, 0.99
-"""A pair stays where it is if its nearest move costs this much (times β) and the number drawn is below UNLIKELY.
-
-The weights of all moves together are then below 3·exp(−6) = 0.008 < 1/0.99 − 1 of the weight of staying.
-"""
-
+# A move that gains less than this share of its terms gains nothing; passes of a descent, which needs a handful.
 ROUNDING, MOST_PASSES = 1e-12, 100
-"""A move that gains less than this share of its terms gains nothing; passes of a descent, which needs a handful."""
-
+# Moves in a chain; and how far up it may lead, in units of its first move's curvature: docs/annealer.md.
 LONGEST_CHAIN, FARTHEST_UP = 6, 0.5
-"""Moves in a chain; and how far up it may lead, in units of its first move's curvature: docs/annealer.md."""
 
 
 @njit(nogil=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, choose
 from annealfit.problems.export import largest_coefficients
-from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
+from annealfit.problems.problem import Problems
 from annealfit.samplers.native.annealing import Annealer, BetaRange, Limit, Schedule, Stop, in_threads, new_flag
 from annealfit.samplers.protocol import Samples
 
@@ -57,6 +57,7 @@ class SimulatedAnnealer(Annealer):
     Examples
     --------
     >>> from annealfit.problems.encoding import Encoding
+    >>> from annealfit.problems.problem import QuadraticProblem
     >>> problem = QuadraticProblem([[2.0, 0.5], [0.5, 1.0]], [1.0, -1.0], Encoding(bits=3, range=1.0))
     >>> samples = SimulatedAnnealer(num_reads=4).sample(problem, seed=1)
     >>> samples.bits.shape, round(samples.best_energy, 3)
@@ -86,27 +87,7 @@ class SimulatedAnnealer(Annealer):
 
         _kernel.load_for(self.precision)
 
-    def sample(self, problem: QuadraticProblem, *, seed: int = 0, initial_bits: ArrayLike | None = None) -> Samples:
-        """Anneal one problem, from random states or from `initial_bits` of shape (reads, D, K) or (reads, D·K)."""
-        start = None
-        if initial_bits is not None:
-            shape = (self.num_reads, problem.n_parameters, problem.encoding.bits)
-            given = np.asarray(initial_bits)
-            if given.shape not in (shape, (self.num_reads, problem.n_variables)):
-                raise InvalidInputError(
-                    f"initial_bits have shape {given.shape}; expected {shape}, "
-                    f"one state for each of {self.num_reads} reads"
-                )
-            start = problem.as_bits(given.reshape(shape))
-        ((_, group),) = group_by_curvature([problem])
-        self.prepare()
-        limit = Limit.of(self.time_limit, self.interrupt_function)
-        return self._anneal(group, self._read_seeds([seed]).ravel(), limit, start)[0]
-
-    def _anneal(
-        self, problems: Problems, seeds: NDArray[np.uint64], limit: Limit | None, start: NDArray[np.uint8] | None = None
-    ) -> list[Samples]:
-        """Anneal problems with a common curvature, from random states or from `start` (reads, D, K) of a single one."""
+    def _anneal(self, problems: Problems, seeds: NDArray[np.uint64], limit: Limit | None) -> list[Samples]:
         times, reads = [time.perf_counter()], self.num_reads
         hot, cold = self._beta_ends(problems)
         lanes = Lanes(
@@ -116,10 +97,12 @@ class SimulatedAnnealer(Annealer):
             hot=np.repeat(hot, reads),
             cold=np.repeat(cold, reads),
             seeds=seeds,
+            schedule=self._schedule,
+            precision=self.precision,
+            num_threads=self.num_threads,
         )
-        first = None if start is None else start.transpose(1, 2, 0)
         times.append(time.perf_counter())
-        states, sweeps = anneal_lanes(lanes, self._schedule, first, self.precision, self.num_threads, limit)
+        states, sweeps = lanes.anneal(limit)
         times.append(time.perf_counter())
         energies = lanes.energies(states).reshape(len(problems), reads)
         bits = states.transpose(2, 0, 1).reshape(len(problems), reads, *states.shape[:2])
@@ -154,7 +137,7 @@ def automatic_beta_range(problems: Problems) -> tuple[Array, Array]:
     return hot, np.maximum(COLD_FACTOR / (finest**2 * problems.metric.typical_stiffness), hot)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Lanes:
     """L chains on `E(b) = uᵀGu + 2gᵀu`, `u_j = Σ_k steps_k (b_jk − ½)`, with a common curvature G."""
 
@@ -164,113 +147,103 @@ class Lanes:
     hot: Array  # (L,): β of the first sweep
     cold: Array  # (L,): β of the last sweep
     seeds: NDArray[np.uint64]  # (L,)
+    schedule: Schedule
+    precision: str
+    num_threads: int | None
+    start: NDArray[np.uint8] | None = None  # (D, K, L); None is random states
+
+    def anneal(self, limit: Limit | None) -> tuple[NDArray[np.uint8], int]:
+        """Run the chains; returns states (D, K, L) and the number of sweeps.
+
+        After all sweeps the states are the chains' last. If the limit ends the anneal early, they are the best of
+        those at the ends of the groups of sweeps.
+        """
+        from annealfit.samplers.native import _kernel  # numba takes a moment to load
+
+        total, group = self.schedule.num_sweeps, _kernel.SWEEPS_PER_GROUP
+        try:
+            self._cut_into_blocks()
+            if limit is None:
+                self._advance(0, total)
+                return self._states(), total
+            best = states = self._states()
+            best_energies = self.energies(states)
+            for first in range(0, total, group):
+                if limit.is_reached():
+                    return best, first
+                self._advance(first, min(first + group, total))
+                states = self._states()
+                energies = self.energies(states)
+                better = energies < best_energies
+                best, best_energies = np.where(better, states, best), np.where(better, energies, best_energies)
+            return states, total
+        except MemoryError as error:
+            size = len(self.curvature)
+            raise InvalidInputError(
+                f"annealing {len(self.seeds)} lanes of {size} parameters needs more memory than there is "
+                f"({size * size * np.dtype(PRECISIONS[self.precision]).itemsize / 2**30:.1f} GiB for the curvature "
+                "alone); use fewer reads, or a smaller problem"
+            ) from error
 
     def energies(self, bits: NDArray[np.uint8]) -> Array:
         """Energies (L,) of states (D, K, L), in double precision."""
         updates = np.einsum("jkl,kl->lj", bits, self.steps) - self.steps.sum(axis=0)[:, None] / 2
         return np.vecdot(updates @ self.curvature + 2 * self.gradient.T, updates)
 
+    def _cut_into_blocks(self) -> None:
+        """Make the arrays that the kernel needs: of each block of up to one vector's width of lanes."""
+        from annealfit.samplers.native import _kernel
 
-def anneal_lanes(
-    lanes: Lanes,
-    schedule: Schedule,
-    start: NDArray[np.uint8] | None,
-    precision: str,
-    num_threads: int | None,
-    limit: Limit | None,
-) -> tuple[NDArray[np.uint8], int]:
-    """Run the chains from random states or from `start` (D, K, L); returns states (D, K, L) and the number of sweeps.
+        def padded(values: Array, dtype: DTypeLike) -> NDArray[Any]:
+            whole = np.zeros((*values.shape[:-1], _kernel.LANES), dtype=dtype)
+            whole[..., : values.shape[-1]] = values
+            return whole
 
-    After all sweeps the states are the chains' last. If the limit ends the anneal early, they are the best of those
-    at the ends of the groups of sweeps.
-    """
-    dtype, total = PRECISIONS[precision], schedule.num_sweeps
-    try:
-        run = _Run(lanes, schedule, start, dtype, num_threads)
-        if limit is None:
-            run.advance(0, total)
-            return run.states(), total
-        best = states = run.states()
-        best_energies = lanes.energies(states)
-        for first in range(0, total, run.kernel.SWEEPS_PER_GROUP):
-            if limit.is_reached():
-                return best, first
-            run.advance(first, min(first + run.kernel.SWEEPS_PER_GROUP, total))
-            states = run.states()
-            energies = lanes.energies(states)
-            better = energies < best_energies
-            best, best_energies = np.where(better, states, best), np.where(better, energies, best_energies)
-        return states, total
-    except MemoryError as error:
-        size = len(lanes.curvature)
-        raise InvalidInputError(
-            f"annealing {len(lanes.seeds)} lanes of {size} parameters needs more memory than there is "
-            f"({size * size * np.dtype(dtype).itemsize / 2**30:.1f} GiB for the curvature alone); "
-            "use fewer reads, or a smaller problem"
-        ) from error
-
-
-class _Run:
-    """The lanes cut into blocks as the kernel needs them, each block with its own arrays."""
-
-    def __init__(
-        self,
-        lanes: Lanes,
-        schedule: Schedule,
-        start: NDArray[np.uint8] | None,
-        dtype: DTypeLike,
-        num_threads: int | None,
-    ) -> None:
-        from annealfit.samplers.native import _kernel  # numba takes a moment to load
-
-        self.kernel, self._lanes, self._schedule, self._num_threads = _kernel, lanes, schedule, num_threads
+        dtype, size, bits = PRECISIONS[self.precision], len(self.curvature), len(self.steps)
         # Powers of two bring all numbers near 1, where single precision has room to both sides, without
         # changing a bit of any mantissa: the result does not depend on which lanes share the scale.
-        width = _power_of_two(lanes.steps)
-        energy = max(_power_of_two(lanes.curvature) * width**2, _power_of_two(lanes.gradient) * width)
-        self._curvature = (lanes.curvature * (width**2 / energy)).astype(dtype)
-        intercept, slope = schedule.line(lanes.hot * energy, lanes.cold * energy)
-        # Sweeps before compiled code is left, where Ctrl-C is not heard: about a tenth of a second.
-        size, bits = len(lanes.curvature), len(lanes.steps)
-        groups = 1e7 / (_kernel.SWEEPS_PER_GROUP * size * (size + 10 * bits))
-        self._sweeps_per_call = _kernel.SWEEPS_PER_GROUP * max(1, int(groups))
-        self._blocks = []  # arrays of up to one vector's width of lanes; the last two of each block are overwritten
-        for first in range(0, len(lanes.seeds), _kernel.LANES):
-            own = slice(first, min(first + _kernel.LANES, len(lanes.seeds)))
+        width = _power_of_two(self.steps)
+        energy = max(_power_of_two(self.curvature) * width**2, _power_of_two(self.gradient) * width)
+        self._curvature = (self.curvature * (width**2 / energy)).astype(dtype)
+        intercept, slope = self.schedule.line(self.hot * energy, self.cold * energy)
+        self._blocks = []  # the last two arrays of each block are overwritten
+        for first in range(0, len(self.seeds), _kernel.LANES):
+            own = slice(first, min(first + _kernel.LANES, len(self.seeds)))
             words = np.zeros((size, _kernel.LANES), dtype=np.uint32)
             streams = np.zeros((_kernel.STATE_WORDS, _kernel.LANES), dtype=np.uint32)
-            _kernel.start_block(lanes.seeds[own], bits, words, streams)
-            if start is not None:
-                words[:, : own.stop - first] = _kernel.pack_bits(start[:, :, own])
-            gradient = self._padded(lanes.gradient[:, own] * (width / energy), dtype)
-            steps = self._padded(lanes.steps[:, own] / width, dtype)
-            line = self._padded(intercept[own], np.float64), self._padded(slope[own], np.float64)
-            self._blocks.append((gradient, steps, *line, words, streams))
+            _kernel.start_block(self.seeds[own], bits, words, streams)
+            if self.start is not None:
+                words[:, : own.stop - first] = _kernel.pack_bits(self.start[:, :, own])
+            scaled = self.gradient[:, own] * (width / energy), self.steps[:, own] / width
+            line = padded(intercept[own], np.float64), padded(slope[own], np.float64)
+            self._blocks.append((*(padded(values, dtype) for values in scaled), *line, words, streams))
 
-    def advance(self, first: int, last: int) -> None:
+    def _advance(self, first: int, last: int) -> None:
         """Run the sweeps `first` to `last − 1` of all lanes, in threads."""
-        stop = new_flag()
+        from annealfit.samplers.native import _kernel
+
+        stop, (bits, size) = new_flag(), (len(self.steps), len(self.curvature))
+        # Sweeps before compiled code is left, where Ctrl-C is not heard: about a tenth of a second.
+        groups = 1e7 / (_kernel.SWEEPS_PER_GROUP * size * (size + 10 * bits))
+        sweeps_per_call = _kernel.SWEEPS_PER_GROUP * max(1, int(groups))
 
         def advance(block: tuple[NDArray[Any], ...]) -> None:
             gradient, steps, intercept, slope, words, streams = block
-            for start in range(first, last, self._sweeps_per_call):
+            for start in range(first, last, sweeps_per_call):
                 if stop[0]:
                     return
-                shares = self._schedule.shares(start, min(start + self._sweeps_per_call, last))
-                line = shares, intercept, slope, self._schedule.is_geometric
-                self.kernel.anneal_block(self._curvature, gradient, steps, *line, words, streams)
+                shares = self.schedule.shares(start, min(start + sweeps_per_call, last))
+                line = shares, intercept, slope, self.schedule.is_geometric
+                _kernel.anneal_block(self._curvature, gradient, steps, *line, words, streams)
 
-        in_threads(advance, self._blocks, self._num_threads, stop)
+        in_threads(advance, self._blocks, self.num_threads, stop)
 
-    def states(self) -> NDArray[np.uint8]:
+    def _states(self) -> NDArray[np.uint8]:
         """The current states (D, K, L) of all lanes."""
-        words = np.concatenate([words for *_, words, _ in self._blocks], axis=1)
-        return self.kernel.unpack_bits(words[:, : len(self._lanes.seeds)], len(self._lanes.steps))
+        from annealfit.samplers.native import _kernel
 
-    def _padded(self, values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
-        padded = np.zeros((*values.shape[:-1], self.kernel.LANES), dtype=dtype)
-        padded[..., : values.shape[-1]] = values
-        return padded
+        words = np.concatenate([words for *_, words, _ in self._blocks], axis=1)
+        return _kernel.unpack_bits(words[:, : len(self.seeds)], len(self.steps))
 
 
 def _power_of_two(values: Array) -> float:

@@ -200,15 +200,9 @@ class Annealer(Sampler):
         `times` are those of `time.perf_counter` when the solve began, when annealing began, and when it ended.
         """
         began, prepared, sampled = times
-        info: SolveInfo = {
-            "num_sweeps": sweeps,
-            "beta_schedule_type": self.beta_schedule_type,
-            "preprocessing_seconds": prepared - began,
-            "sampling_seconds": sampled - prepared,
-            "postprocessing_seconds": time.perf_counter() - sampled,
-        }
+        seconds: SolveInfo = {"preprocessing_seconds": prepared - began, "sampling_seconds": sampled - prepared}
         return [
-            Samples(own_bits, own_energies, {**info, "beta_range": (hot, cold)})
+            Samples(own_bits, own_energies, {**seconds, "num_sweeps": sweeps, "beta_range": (hot, cold)})
             for own_bits, own_energies, hot, cold in zip(bits, energies, *(end.tolist() for end in ends), strict=True)
         ]
 

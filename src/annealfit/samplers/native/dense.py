@@ -13,7 +13,7 @@ from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, choose
 from annealfit._support.randomness import child_seeds
 from annealfit._support.threads import free_memory
-from annealfit.samplers.native.annealer import PRECISIONS, Lanes, anneal_lanes
+from annealfit.samplers.native.annealer import PRECISIONS, Lanes
 from annealfit.samplers.native.annealing import BetaRange, Limit, Schedule, Stop
 
 _MEMORY_SHARE = 0.8  # of the memory that is free
@@ -37,21 +37,11 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
     """
 
     parameters = {  # noqa: RUF012 (dimod's protocol: a plain mapping of parameter names)
-        "num_reads": [],
-        "num_sweeps": [],
-        "beta_range": [],
-        "beta_schedule_type": ["beta_schedule_options"],
-        "num_sweeps_per_beta": [],
-        "beta_schedule": [],
-        "seed": [],
-        "initial_states": [],
-        "initial_states_generator": [],
-        "interrupt_function": [],
-        "randomize_order": [],
-        "proposal_acceptance_criteria": ["proposal_acceptance_criteria_options"],
-        "time_limit": [],
-        "precision": [],
-        "num_threads": [],
+        **dict.fromkeys(("num_reads", "num_sweeps", "beta_range", "num_sweeps_per_beta", "beta_schedule", "seed"), ()),
+        **dict.fromkeys(("initial_states", "initial_states_generator", "interrupt_function", "randomize_order"), ()),
+        **dict.fromkeys(("time_limit", "precision", "num_threads"), ()),
+        "beta_schedule_type": ("beta_schedule_options",),
+        "proposal_acceptance_criteria": ("proposal_acceptance_criteria_options",),
     }
     properties = {  # noqa: RUF012
         "beta_schedule_options": ("geometric", "linear", "custom"),
@@ -123,9 +113,12 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
                 hot=np.full(reads, float(hot)),
                 cold=np.full(reads, float(cold)),
                 seeds=child_seeds(seed, np.arange(reads)),
+                schedule=schedule,
+                precision=precision,
+                num_threads=num_threads,
+                start=((spins.T[:, None] + 1) // 2).astype(np.uint8),
             )
-            first = ((spins.T[:, None] + 1) // 2).astype(np.uint8)
-            states, sweeps = anneal_lanes(lanes, schedule, first, precision, num_threads, limit)
+            states, sweeps = lanes.anneal(limit)
             spins = 2 * states[:, 0].T.astype(np.int8) - 1
         sampled = time.perf_counter_ns()
         samples = (spins, order) if bqm.vartype is dimod.SPIN else ((spins + 1) // 2, order)

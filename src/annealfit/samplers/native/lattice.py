@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +25,7 @@ from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.problems.bounds import TIGHT, compile_kernel, relax
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
-from annealfit.samplers.native.annealing import Stop, in_threads, new_flag
+from annealfit.samplers.native.annealing import Limit, Stop, in_threads, new_flag
 from annealfit.samplers.native.levels import LevelAnnealer
 from annealfit.samplers.protocol import Sampler, Samples, SolveInfo
 
@@ -55,9 +54,6 @@ class LatticeSolver(Sampler):
         Problems that are searched side by side; None is as many as this process may use.
     interrupt_function : callable or None
         Called about twenty times per second; a true answer ends all searches early in the same way.
-    progress_function : callable or None
-        Called as often with an object that has the position of a problem among those solved, its nodes, best_energy
-        and lower_bound so far, and the seconds it took.
 
     Examples
     --------
@@ -73,20 +69,14 @@ class LatticeSolver(Sampler):
     max_nodes: int | None = None
     num_threads: int | None = None
     interrupt_function: Stop | None = field(default=None, repr=False)
-    progress_function: Callable[[Any], object] | None = field(default=None, repr=False)
 
-    neutral_settings: ClassVar[frozenset[str]] = frozenset({"num_threads", "interrupt_function", "progress_function"})
+    neutral_settings: ClassVar[frozenset[str]] = frozenset({"num_threads", "interrupt_function"})
 
     def __post_init__(self) -> None:
-        if self.time_limit is not None:
-            check_number("time_limit", self.time_limit, above=0)
+        Limit.of(self.time_limit, self.interrupt_function)  # for its checks
         for name in ("max_nodes", "num_threads"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), Integral, minimum=1)
-        for name in ("interrupt_function", "progress_function"):
-            function = getattr(self, name)
-            if function is not None and not callable(function):
-                raise InvalidInputError(f"{name} is {function!r}; it must be callable")
 
     def prepare(self) -> None:
         """Load the compiled code."""
@@ -107,21 +97,13 @@ class LatticeSolver(Sampler):
         def search(task: tuple[int, Branching, Problems]) -> tuple[int, Search]:
             """Search one problem, in chunks, until it is finished or a limit is reached."""
             position, branching, problem = task
-            started = time.perf_counter()
+            limit = Limit.of(self.time_limit, is_interrupted)
             found = Search(branching, problem)
             chunk = max(1, int(_WORK_PER_CHUNK / (problem.n_parameters**2 + 50)))
-            while not found.is_finished and not is_interrupted():
-                if self.time_limit is not None and time.perf_counter() - started >= self.time_limit:
-                    break
+            nodes = chunk
+            while nodes and not (found.is_finished or (limit and limit.is_reached())):
                 nodes = chunk if self.max_nodes is None else min(chunk, self.max_nodes - found.nodes)
-                if nodes == 0:
-                    break
                 found.advance(nodes)
-                if self.progress_function is not None:
-                    known = {"best_energy": found.energy, "lower_bound": found.lower_bound(), "nodes": found.nodes}
-                    seconds = time.perf_counter() - started
-                    with lock:
-                        self.progress_function(SimpleNamespace(position=position, seconds=seconds, **known))
             return position, found
 
         def is_interrupted() -> bool:
@@ -134,7 +116,6 @@ class LatticeSolver(Sampler):
         seconds: SolveInfo = {
             "preprocessing_seconds": prepared - began,
             "sampling_seconds": time.perf_counter() - prepared,
-            "postprocessing_seconds": 0.0,
         }
         return [_answer(problem, searches[position], seconds) for position, problem in enumerate(problems)]
 
@@ -275,8 +256,7 @@ class Search:
 
     def advance(self, max_nodes: int) -> None:
         """Search on for so many nodes, or to the end."""
-        if not self.is_finished:
-            self.is_finished = self._kernels.advance(self._lattice, self._stack, max_nodes)
+        self.is_finished = self._kernels.advance(self._lattice, self._stack, max_nodes)
 
     @property
     def energy(self) -> float:

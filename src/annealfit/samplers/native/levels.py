@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from annealfit._support.arrays import Array
 from annealfit._support.errors import choose
 from annealfit._support.randomness import descend
+from annealfit._support.threads import WORTH_THREADS, blas_threads
 from annealfit.problems.bounds import QUICK, compile_kernel, relax
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import Problems
@@ -40,7 +41,8 @@ FIELDS_AT_THE_END = 2  # computed after polishing: of the best states where it w
 @cache
 def _kernels() -> Any:
     """The compiled code, which is loaded when it is imported."""
-    from annealfit.samplers.native import _levels
+    with blas_threads(WORTH_THREADS):  # which loads the libraries of linear algebra: no time limit is spent on it
+        from annealfit.samplers.native import _levels
 
     return _levels
 
