@@ -1,7 +1,6 @@
-"""The named data sets: descriptions, addresses, digests, and how their files are read.
+"""The named data sets, an entry of `DATASETS` each: descriptions, addresses, digests, and how their files are read.
 
-Digests are SHA-256 of a file's *payload*, its bytes after decompression, so that a mirror may compress anew. Adding a
-data set is adding one entry to `DATASETS`.
+Digests are SHA-256 of a file's *payload*, its bytes after decompression, so that a mirror may compress anew.
 """
 
 from __future__ import annotations

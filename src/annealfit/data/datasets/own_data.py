@@ -11,7 +11,7 @@ Parquet, a file or a folder of files              one column of labels, all othe
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +25,9 @@ from annealfit.data.datasets.images import Part, Parts
 from annealfit.data.rows import NpyTable
 from annealfit.data.rows.tables import check_table
 
-IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
-_PART_NAMES = (("X_train", "y_train"), ("X_test", "y_test"))
-_POOL_NAMES = (("X", "y"), ("images", "labels"))
+_NPZ_NAMES = ((("X_train", "y_train"), ("X_test", "y_test")), (("X", "y"),), (("images", "labels"),))
 _BATCH_ROWS = 65536  # of a Parquet file that are in memory at once
 _SINGLE = frozenset({"halffloat", "float", "int8", "uint8", "int16", "uint16", "bool"})  # exact in single precision
 _DOUBLE = frozenset({"double", "int32", "int64", "uint32", "uint64"})
@@ -59,11 +58,13 @@ def read_own(path: Path) -> Parts:
 
 def image_files(path: Path) -> list[Path]:
     """Return the path of an image, or the paths of all images below a folder, in order."""
-    if not path.is_dir():
-        return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    return _images_among(path.rglob("*"), path) if path.is_dir() else [path]
+
+
+def _images_among(files: Iterable[Path], folder: Path) -> list[Path]:
+    found = sorted(file for file in files if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
     if not found:
-        raise InvalidInputError(f"{path} has no image; put files ending in {', '.join(sorted(IMAGE_SUFFIXES))} there")
+        raise InvalidInputError(f"{folder} has no image; put files ending in {', '.join(IMAGE_SUFFIXES)} there")
     return found
 
 
@@ -87,22 +88,12 @@ def _folders(path: Path) -> list[str]:
 
 
 def _folder_part(path: Path, class_names: Sequence[str]) -> Part:
-    files: list[Path] = []
-    labels: list[int] = []
-    for label, name in enumerate(class_names):
-        folder = path / name
-        if not folder.is_dir():
-            continue  # a test part need not have every class
-        images = sorted(file for file in folder.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES)
-        if not images:
-            raise InvalidInputError(
-                f"{folder} has no image; put files ending in {', '.join(sorted(IMAGE_SUFFIXES))} there, or remove it"
-            )
-        files += images
-        labels += [label] * len(images)
-    if not files:
+    folders = [path / name for name in class_names]  # a test part need not have every class
+    images = [_images_among(folder.iterdir(), folder) if folder.is_dir() else [] for folder in folders]
+    if not any(images):
         raise InvalidInputError(f"{path} has no folder of images; make one for each class, or remove it")
-    return Part(np.array(labels, dtype=np.intp), files)
+    labels = np.repeat(np.arange(len(images)), [len(files) for files in images])
+    return Part(labels, [file for files in images for file in files])
 
 
 def _read_npz(path: Path) -> list[Labelled]:
@@ -111,7 +102,7 @@ def _read_npz(path: Path) -> list[Labelled]:
         arrays = read_arrays(path)
     except FileFormatError as error:
         raise CorruptFileError(str(error)) from error
-    for names in (_PART_NAMES, *((pair,) for pair in _POOL_NAMES)):
+    for names in _NPZ_NAMES:
         if all(name in arrays for pair in names for name in pair):
             return [Labelled(X, arrays[X], arrays[y]) for X, y in names]
     raise FileFormatError(
@@ -182,12 +173,15 @@ def read_table(
     `labels` is a column of a Parquet table, or the file of the labels of a .npy file. Parquet is copied to a file in
     `folder`.
     """
+    suffix = path.suffix.lower()
     if not path.exists():
         raise MissingDataError(f"{path} does not exist; give a .npy, .npz or Parquet file of features")
-    if path.suffix.lower() == ".npz":
+    if suffix == ".npz":
         parts = _read_npz(path)
-    elif path.suffix.lower() == ".npy":
-        parts = [Labelled("the table", _mapped(path), _labels_of(path, labels))]
+    elif suffix == ".npy" and labels is None:
+        raise InvalidInputError(f"{path} holds features only; name the file of their labels: --labels labels.npy")
+    elif suffix == ".npy":
+        parts = [Labelled("the table", _mapped(path), np.array(_mapped(Path(str(labels)))[:]))]
     else:
         parts = [_read_parquet(path, labels, folder)]
     for part in parts:
@@ -197,18 +191,12 @@ def read_table(
 
 
 def _mapped(path: Path) -> NpyTable:
+    if not path.is_file():
+        raise MissingDataError(f"{path} is not there; give a .npy file, of the features or with a label per row")
     try:
         return NpyTable(path)
     except (ValueError, EOFError) as error:
         raise CorruptFileError(f"{path} is not a whole .npy file: {error}; save it again with numpy.save") from error
-
-
-def _labels_of(path: Path, labels: str | None) -> NDArray[Any]:
-    if labels is None:
-        raise InvalidInputError(f"{path} holds features only; name the file of their labels: --labels labels.npy")
-    if not Path(labels).is_file():
-        raise MissingDataError(f"the labels {labels} are not there; give a .npy file with a label per row")
-    return np.array(_mapped(Path(labels))[:])
 
 
 def _read_parquet(path: Path, label: str | None, folder: Path) -> Labelled:

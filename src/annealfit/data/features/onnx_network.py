@@ -36,8 +36,7 @@ _TYPES = {
 class OnnxFeatures(TransformerMixin, BaseEstimator):
     """Images, or rows → the output of a network of any framework, flattened to rows of features.
 
-    The network runs on onnxruntime, in batches, and is never trained. Fitting reads the file and the shape of X; from
-    then on the transformer holds the network itself, and needs the file no more.
+    The network runs on onnxruntime, in batches, and is never trained. A fitted transformer holds the network itself.
 
     Parameters
     ----------
@@ -95,8 +94,8 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         check_number("batch_size", self.batch_size, Integral, minimum=1)
         if not np.all(np.asarray(self.std, dtype=float) > 0):
             raise InvalidInputError(f"std is {self.std!r}; it must hold numbers above 0")
-        model = _with_output(_read_network(self.path), self.output)
-        _check_one_input(model, self.path)
+        model = _read_network(self.path)
+        _reduce(model, self.output, self.path)
         self.output_ = model.graph.output[0].name
         self.model_ = model.SerializeToString()
         self.__dict__.pop("_open_session", None)
@@ -147,12 +146,12 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         """Return the transformer that `to_tensors` stored."""
         stored, document = TensorFields.of(tensors), Field.of(manifest)
         given = document["settings"]
-        shape = given.get("image_shape")
+        shape, output = given.get("image_shape"), given.get("output")
         sizes = None if shape is None else [size.whole(minimum=1, maximum=2**20) for size in shape.items(3)]
         with settings_of(given):
             features = cls(
                 "",
-                None if given.get("output") is None else given["output"].text(),
+                None if output is None else output.text(),
                 batch_size=given["batch_size"].whole(minimum=1),
                 image_shape=None if sizes is None else with_channels(sizes),
                 channels_first=given["channels_first"].flag(),
@@ -281,53 +280,42 @@ def _output_names(model: Any) -> list[str]:
     return [name for node in model.graph.node for name in node.output if name]
 
 
-def _with_output(model: Any, name: str | None) -> Any:
-    """Reduce a network to one output, by name, and the operations that it needs; None is the network's first."""
-    names = _output_names(model)
-    wanted = model.graph.output[0].name if name is None else name
+def _reduce(model: Any, name: str | None, path: StrPath) -> None:
+    """Reduce a network, in place, to one output and the operations that it needs; None is the network's first."""
+    graph, names = model.graph, _output_names(model)
+    wanted = graph.output[0].name if name is None else name
     if wanted not in names:
         close = get_close_matches(str(wanted), names, 3) or names[-5:]
         raise InvalidInputError(
             f"output is {name!r}; the network has {len(names)} outputs, inner ones included, such as "
             f"{', '.join(map(repr, close))}: OnnxFeatures.outputs(path) lists all"
         )
-    return part_of_network(model, [wanted])
+    output = next((value for value in (*graph.output, *graph.value_info) if value.name == wanted), None)
+    needed = {wanted}
+    for place in reversed(range(len(graph.node))):  # an operation follows those whose outputs it reads
+        if needed.intersection(graph.node[place].output):
+            needed.update(_names_read(graph.node[place]))
+        else:
+            del graph.node[place]
+    graph.output.insert(0, output or type(graph.output[0])(name=wanted))
+    del graph.output[1:]
+    for values in (graph.initializer, graph.input):
+        for place in reversed(range(len(values))):
+            if values[place].name not in needed:
+                del values[place]
+    weights = {tensor.name for tensor in graph.initializer}  # may be listed among the inputs
+    inputs = [value.name for value in graph.input if value.name not in weights]
+    if len(inputs) != 1:
+        raise InvalidInputError(
+            f"{path} has {len(inputs)} inputs ({', '.join(inputs) or 'none'}); features come from one, the images"
+        )
 
 
-def part_of_network(model: Any, outputs: Sequence[str]) -> Any:
-    """Return the model that computes these values, inner ones included, with the operations that they need."""
-    onnx = require("onnx", extra="onnx", purpose=_PURPOSE)
-    needed = set(outputs)
-    nodes: list[Any] = []
-    for node in reversed(model.graph.node):  # an operation follows those whose outputs it reads
-        if needed.intersection(node.output):
-            nodes.insert(0, node)
-            needed.update(names_read(node))
-    known = {value.name: value for value in (*model.graph.value_info, *model.graph.output)}
-    part = onnx.ModelProto()
-    part.CopyFrom(model)
-    del part.graph.node[:], part.graph.output[:], part.graph.initializer[:], part.graph.input[:]
-    part.graph.node.extend(nodes)
-    part.graph.output.extend(known.get(name) or onnx.ValueInfoProto(name=name) for name in outputs)
-    part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in needed)
-    part.graph.input.extend(value for value in model.graph.input if value.name in needed)
-    return part
-
-
-def names_read(node: Any) -> Iterator[str]:
+def _names_read(node: Any) -> Iterator[str]:
     """Yield the names that an operation reads, also in the branches and loops inside it."""
     yield from node.input
     for attribute in node.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
             for inner in graph.node:
-                yield from names_read(inner)
+                yield from _names_read(inner)
             yield from (value.name for value in graph.output)
-
-
-def _check_one_input(model: Any, path: StrPath) -> None:
-    weights = {tensor.name for tensor in model.graph.initializer}  # may be listed among the inputs
-    names = [value.name for value in model.graph.input if value.name not in weights]
-    if len(names) != 1:
-        raise InvalidInputError(
-            f"{path} has {len(names)} inputs ({', '.join(names) or 'none'}); features come from one, the images"
-        )

@@ -130,9 +130,8 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
     def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return the fitted transformer as tensors and a JSON manifest."""
         check_is_fitted(self)
-        tensors: dict[str, NDArray[Any]] = {}
-        for layer, (filters, biases) in enumerate(zip(self.filters_, self.biases_, strict=True)):
-            tensors[f"filters.{layer}"], tensors[f"biases.{layer}"] = filters, biases
+        named = {"filters": self.filters_, "biases": self.biases_}
+        tensors = {f"{name}.{layer}": array for name, arrays in named.items() for layer, array in enumerate(arrays)}
         scaler = self.pixel_scaler_ or self.feature_scaler_
         if scaler is not None:
             tensors["mean"], tensors["scale"] = scaler.mean_, scaler.scale_
@@ -153,14 +152,13 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             document["image_shape"].refuse(
                 f"height, width and channels of at most {_MOST_PIXELS} values, and a pool size for each layer"
             )
-        channels = shape[2]
-        filters, biases = [], []
+        channels, filters = shape[2], []
         for layer in range(len(pools)):
             filters.append(stored.real(f"filters.{layer}", (None, channels, None, None)))
             channels, _, height, width = filters[-1].shape
             if height != width or 0 in filters[-1].shape:
                 document.refuse(f"square filters in layer {layer + 1}")
-            biases.append(stored.real(f"biases.{layer}", (channels,)))
+        biases = [stored.real(f"biases.{layer}", (len(own),)) for layer, own in enumerate(filters)]
         features = cls(
             n_filters=[len(layer) for layer in filters],
             kernel_size=[layer.shape[-1] for layer in filters],
@@ -172,30 +170,23 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             features._set_shapes(with_channels(shape))
         features.filters_, features.biases_ = filters, biases
         if features.standardize != "none":
-            size = features.n_features_in_ if features.standardize == "pixels" else features.n_features_out_
-            scaler = scaler_from(stored.real("mean", (size,)), stored.real("scale", (size,), positive=True))
-            setattr(features, features.standardize.removesuffix("s") + "_scaler_", scaler)
+            pixels = features.standardize == "pixels"
+            size = (features.n_features_in_ if pixels else features.n_features_out_,)
+            scaler = scaler_from(stored.real("mean", size), stored.real("scale", size, positive=True))
+            features.pixel_scaler_, features.feature_scaler_ = (scaler, None) if pixels else (None, scaler)
         return features
 
     def layers(self) -> list[tuple[int, int, int]]:
         """Return (filters, kernel size, pool size) of every layer."""
-        given: dict[str, Any] = {
-            "n_filters": self.n_filters,
-            "kernel_size": self.kernel_size,
-            "pool_size": self.pool_size,
-        }
+        given: dict[str, Any] = {name: getattr(self, name) for name in ("n_filters", "kernel_size", "pool_size")}
         n_layers = max(np.size(value) for value in given.values())
-        columns = []
-        for name, value in given.items():
-            sizes = [value] * n_layers if np.ndim(value) == 0 else list(value)
-            if len(sizes) != n_layers:
-                raise InvalidInputError(
-                    f"{given} describe different numbers of layers; give one number, or one per layer"
-                )
+        columns = {name: [value] * n_layers if np.ndim(value) == 0 else list(value) for name, value in given.items()}
+        if any(len(sizes) != n_layers for sizes in columns.values()):
+            raise InvalidInputError(f"{given} describe different numbers of layers; give one number, or one per layer")
+        for name, sizes in columns.items():
             if not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
-                raise InvalidInputError(f"{name} is {value!r}; it must hold whole numbers of at least 1")
-            columns.append([int(size) for size in sizes])
-        return list(zip(*columns, strict=True))
+                raise InvalidInputError(f"{name} is {given[name]!r}; it must hold whole numbers of at least 1")
+        return [(int(filters), int(kernel), int(pool)) for filters, kernel, pool in zip(*columns.values(), strict=True)]
 
     def as_images(self, X: ArrayLike) -> NDArray[Any]:
         """Return X as images (N, H, W, channels) of the shape that the transformer was fitted on."""
@@ -214,11 +205,13 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             shapes = [(shape.filters, shape.channels, shape.kernel) for shape in self.network_.layers]
             if shapes != [(2, 1, 3)]:
                 raise InvalidInputError(
-                    'filters="published" is one layer of 2 filters of 3×3 on grey images; the layers here are '
+                    'filters="published" is one layer of 2 filters of 3×3 on grey images, not '
                     + ", ".join(f"{n} of {size}×{size} on {channels} channels" for n, channels, size in shapes)
-                    + ': change them, or use filters="uniform"'
+                    + ': change the layers, or use filters="uniform"'
                 )
-            self.filters_, self.biases_ = [published_filters()], [np.zeros(2)]
+            limit = math.sqrt(6 / 11)
+            filters = np.random.RandomState(42).uniform(-limit, limit, size=(2, 3, 3))
+            self.filters_, self.biases_ = [filters[:, None]], [np.zeros(2)]
             return given
         generator = np.random.default_rng(seed_of(self.random_state))
         self.filters_, self.biases_ = [], []
@@ -230,20 +223,16 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         return given
 
     def _shape_of_images(self, given: Any) -> tuple[int, int, int]:
-        if given.ndim in (3, 4):
-            shape = given.shape[1:]
-            if self.image_shape is not None and with_channels(self.image_shape) != with_channels(shape):
-                raise InvalidInputError(f"images have shape {shape}, but image_shape is {self.image_shape}")
-        elif self.image_shape is not None:
-            shape = tuple(self.image_shape)
-        else:
-            side = round(given.shape[1] ** 0.5)
-            if side * side != given.shape[1]:
+        shape = given.shape[1:] if given.ndim in (3, 4) else self.image_shape
+        if shape is None:
+            shape = (math.isqrt(given.shape[1]),) * 2
+            if math.prod(shape) != given.shape[1]:
                 raise InvalidInputError(
                     f"rows of {given.shape[1]} values are not square grey images; "
                     "pass image_shape=(H, W) or (H, W, channels)"
                 )
-            shape = (side, side)
+        if self.image_shape is not None and with_channels(self.image_shape) != with_channels(shape):
+            raise InvalidInputError(f"images have shape {shape}, but image_shape is {self.image_shape}")
         return with_channels(shape)
 
     def _set_shapes(self, image_shape: tuple[int, int, int]) -> None:
@@ -281,12 +270,6 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             # Filter by filter, as a channels-first network flattens.
             features[start : start + batch] = chunk.transpose(0, 3, 1, 2).reshape(len(chunk), -1)
         return features
-
-
-def published_filters() -> NDArray[np.float64]:
-    """Return the paper's filters (2, 1, 3, 3), inferred from its per-class recalls."""
-    limit = math.sqrt(6 / (2 + 9))
-    return np.random.RandomState(42).uniform(-limit, limit, size=(2, 3, 3))[:, None]
 
 
 def _max_pool(images: NDArray[np.float64], size: int) -> NDArray[np.float64]:
