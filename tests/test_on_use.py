@@ -9,11 +9,10 @@ import annealfit
 import annealfit.quantization
 import annealfit.samplers
 import annealfit.studies
-import annealfit.studies.instances
 from annealfit._support.lazy import lazy_exports
 
 HEAVY = ("dimod", "jinja2", "joblib", "matplotlib", "numba", "onnx", "pandas", "scipy", "sklearn")
-PACKAGES = (annealfit, annealfit.samplers, annealfit.studies, annealfit.studies.instances, annealfit.quantization)
+PACKAGES = (annealfit, annealfit.samplers, annealfit.studies, annealfit.quantization)
 HELPS = (
     "--help",
     "train --help",

@@ -19,8 +19,7 @@ from annealfit._support.files import write_json
 from annealfit.problems.importing import digest
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import LatticeSolver, LevelAnnealer, Sampler, SimulatedAnnealer
-from annealfit.studies.instances import BestKnown, make_problem, select_instances
-from annealfit.studies.instances.catalogue import RECORD_FILE, SEED
+from annealfit.studies.instances import RECORD_FILE, SEED, BestKnown, make_problem, select_instances
 
 MOST_PROVABLE = 200  # parameters beyond which a proof is out of reach, and even preparing the search takes minutes
 

@@ -17,27 +17,36 @@ import numpy as np
 
 from annealfit._support.files import replacing
 from annealfit._support.threads import blas_threads
+from annealfit.problems.curvature import Curvature
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import Problems, QuadraticProblem
 from annealfit.samplers import LevelAnnealer, Sampler, Samples
-from annealfit.studies.instances import Instance, select_instances
-from annealfit.studies.instances.catalogue import LATE
-from annealfit.studies.instances.generating import (
+from annealfit.studies.instances import (
     COEFFICIENT_BITS,
     GRADIENTS_FILE,
+    LATE,
     RANGE_BITS,
+    Instance,
     make_classifier_of,
     round_to_grid,
-    rounded_metric,
+    select_instances,
     training_features,
 )
 from annealfit.studies.sampler_study import take_problems
 
 
+@lru_cache(maxsize=4)
+def round_curvature(curvature: Curvature) -> Curvature:
+    """The curvature on the grid; all classes and iterations of a training share theirs."""
+    return Curvature(round_to_grid(curvature.matrix, COEFFICIENT_BITS))
+
+
 def round_problem(problem: QuadraticProblem) -> QuadraticProblem:
     """The problem with its numbers on the grid."""
     encoding = Encoding(problem.encoding.bits, float(round_to_grid(problem.encoding.range, RANGE_BITS)))
-    return QuadraticProblem(rounded_metric(problem.metric), round_to_grid(problem.gradient, COEFFICIENT_BITS), encoding)
+    return QuadraticProblem(
+        round_curvature(problem.metric), round_to_grid(problem.gradient, COEFFICIENT_BITS), encoding
+    )
 
 
 @dataclass(frozen=True)

@@ -83,10 +83,8 @@ def test_json_holds_every_number(annealfit):
         assert set(resolution["share_below"]) == {"0.01", "0.015", "0.025"}
     assert not does_not["embeds"]
     assert does_not["placement"] is None
-    assert does_not["remedy"].startswith("use at most 9 bits")
-    assert answer["capacities"] == [
-        {"chip": "P16", "qubits": 5640, "couplers": 40484, "largest_clique": 180, "features": 18, "most_bits": 9}
-    ]
+    chip = {"chip": "P16", "qubits": 5640, "couplers": 40484, "largest_clique": 180, "features": 18, "most_bits": 9}
+    assert all(row.items() >= chip.items() for row in answer["rows"])
 
 
 def test_columns_of_what_varies_are_added_and_repeated_numbers_left_out(annealfit):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from annealfit._support.errors import InvalidInputError
-from annealfit.studies.success import Estimate, estimate_share, estimate_time, time_to_solution
+from annealfit.studies.sampler_study import Estimate, estimate_share, estimate_time, time_to_solution
 
 
 @pytest.mark.parametrize(

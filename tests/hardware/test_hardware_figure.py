@@ -4,16 +4,20 @@ import pytest
 from pictures import assert_readable
 
 from annealfit._support.errors import InvalidInputError
-from annealfit.hardware.feasibility import published_device
+from annealfit.hardware.feasibility import Workload, published_device
 from annealfit.hardware.topologies import ideal_chip
-from annealfit.studies.hardware_study import make_workloads, study_hardware
+from annealfit.studies.hardware_study import study_hardware
 from annealfit.studies.report.figures import draw_feasibility, save_feasibility
+
+
+def workloads_of(features, bits):
+    return [Workload(size, 1, number) for size in features for number in bits]
 
 
 @pytest.fixture(scope="module")
 def rows():
     devices = [published_device(ideal_chip(name)) for name in ("P16", "Z15")]
-    return list(study_hardware(devices, make_workloads([18, 36], [1], [3, 5, 12, 15])))
+    return list(study_hardware(devices, workloads_of([18, 36], [3, 5, 12, 15])))
 
 
 def test_markers_are_filled_as_far_as_the_problem_fits(rows):
@@ -43,7 +47,7 @@ def test_a_single_point_and_a_wide_range_can_be_drawn(rows, tmp_path):
     save_feasibility(rows[:1], tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 10_000
     device = published_device(ideal_chip("P16"))
-    large = list(study_hardware([device], make_workloads([18, 512], [1], [1, 20])))
+    large = list(study_hardware([device], workloads_of([18, 512], [1, 20])))
     sizes, _ = (figure := draw_feasibility(large)).axes
     assert sizes.get_yscale() == "log"
     assert_readable(figure)

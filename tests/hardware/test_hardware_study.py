@@ -1,5 +1,7 @@
 """The study: problems of digits on chips."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,16 @@ from annealfit.hardware.limits import ADVANTAGE, DeviceRanges, resolve
 from annealfit.hardware.topologies import ideal_chip
 from annealfit.studies.hardware_study import (
     MOST_VARIABLES_LOOKED_AT,
-    make_workloads,
+    class_examples,
     representative_problem,
-    resolutions_of,
     study_hardware,
 )
+
+
+def resolutions_of(features, bits, ranges=ADVANTAGE):
+    """What a device of these ranges resolves of the problems of a class, by coordinates."""
+    made = {basis: make(features, bits) for basis, make in class_examples().items()}
+    return {basis: resolve(*problem.to_ising()[:2], ranges) for basis, problem in made.items()}
 
 
 @pytest.mark.parametrize(
@@ -28,7 +35,7 @@ def test_shares_below_the_error_are_as_measured_on_digits(bits, shares):
 
 
 def test_a_bit_more_widens_the_span_of_couplings_four_times():
-    spans = [resolutions_of(Workload(18, 10, bits), ADVANTAGE)["raw"].span_of_couplings for bits in (2, 3, 10, 11)]
+    spans = [resolutions_of(18, bits)["raw"].span_of_couplings for bits in (2, 3, 10, 11)]
     assert np.diff(spans) == pytest.approx([2, 14, 2])
     assert 19 < spans[2] < 25
 
@@ -44,7 +51,7 @@ def test_the_problem_is_digits_first_and_of_its_classes_the_one_with_the_largest
 
 @pytest.mark.parametrize("bits", [1, 3])
 def test_centring_uncouples_the_bias_and_weakens_couplings_and_chains(bits):
-    raw, centred = resolutions_of(Workload(18, 10, bits), ADVANTAGE).values()
+    raw, centred = resolutions_of(18, bits).values()
     variables = 19 * bits
     assert raw.couplings == variables * (variables - 1) // 2
     assert centred.couplings == raw.couplings - 18 * bits * bits  # the bias's with all the weights
@@ -60,15 +67,17 @@ def test_any_number_of_features_can_be_had(features):
 
 def test_problems_too_large_to_look_at_are_left_out_and_ranges_matter():
     features = MOST_VARIABLES_LOOKED_AT
-    assert resolutions_of(Workload(features, 10, 1), ADVANTAGE) == {}
-    narrow = resolutions_of(Workload(18, 10, 3), DeviceRanges(field=4, coupling=0.1, chain=2))["raw"]
-    wide = resolutions_of(Workload(18, 10, 3), ADVANTAGE)["raw"]
+    (large,) = study_hardware([published_device(ideal_chip("Z12"))], [Workload(features, 10, 1)])
+    assert large.resolutions == {}
+    narrow = resolutions_of(18, 3, DeviceRanges(field=4, coupling=0.1, chain=2))["raw"]
+    wide = resolutions_of(18, 3)["raw"]
     assert narrow.share_below[0.025] > wide.share_below[0.025]
 
 
 def test_rows_come_for_every_device_and_combination_in_order():
     devices = [published_device(ideal_chip(name)) for name in ("P16", "Z12")]
-    workloads = make_workloads([4, 18], [3, 2], [1, 12], reads=10, iterations=5)
+    sizes = product([4, 18], [3, 2], [1, 12])
+    workloads = [Workload(*numbers, reads=10, iterations=5) for numbers in sizes]
     rows = list(study_hardware(devices, workloads))
     assert [(row.chip, row.features, row.classes, row.bits) for row in rows] == [
         (chip, features, classes, bits)

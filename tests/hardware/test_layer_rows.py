@@ -8,55 +8,55 @@ from typer.testing import CliRunner
 
 from annealfit._support.errors import InvalidInputError
 from annealfit.cli import app
-from annealfit.hardware.feasibility import published_device
+from annealfit.hardware.feasibility import Workload, published_device
 from annealfit.hardware.topologies import ideal_chip
 from annealfit.quantization import Sampled, layer_problems, quantize_layer
 from annealfit.samplers import MockQPU, QPUSampler
-from annealfit.studies.hardware_study import parse_layer, representative_row, row_workload, study_layer
+from annealfit.studies.hardware_study import parse_layer, row_example, study_hardware
+
+
+def rows_of_a_layer(inputs, *bits):
+    device = published_device(ideal_chip("P16"))
+    workloads = [Workload(inputs, 64, number, iterations=1, bias=0) for number in bits]
+    return list(study_hardware([device], workloads, {"layer": row_example}))
 
 
 def test_a_row_of_180_weights_fits_at_one_bit_and_not_at_two():
-    device = published_device(ideal_chip("P16"))
-    rows = list(study_layer([device], [row_workload(180, 64, bits, 100, None) for bits in (1, 2)]))
+    rows = rows_of_a_layer(180, 1, 2)
     assert [row.embeds for row in rows] == [True, False]
-    assert rows[0].variables == 180
+    assert [row.variables for row in rows] == [180, 360]
     assert rows[0].cost.calls == 64  # one row at a time
-    assert "rows of at most 90 weights fit at 2 bits" in rows[1].remedy
+    assert rows[1].most_bits == 1
     assert 0 < rows[0].resolutions["layer"].share_below[0.015] < 1
-    longer = next(study_layer([device], [row_workload(181, 64, 1, 100, None)]))
+    (longer,) = rows_of_a_layer(181, 1)
     assert not longer.embeds
 
 
 def test_rows_are_the_problems_of_the_layer():
     generator = np.random.default_rng(0)
     weights, inputs = generator.normal(size=(20, 3)), generator.normal(size=(50, 20))
-    assert {problem.n_variables for problem in layer_problems(weights, inputs, bits=1)} == {
-        row_workload(20, 3, 1, 1, None).variables
-    }
-    assert representative_row(30, 2).n_variables == 60
+    (size,) = {problem.n_variables for problem in layer_problems(weights, inputs, bits=1)}
+    assert size == Workload(20, 3, 1, bias=0).variables
+    assert row_example(30, 2).n_variables == 60
 
 
 def test_the_command_shows_it():
     command = ["hardware", "--layer", "100x8", "--bits", "1,2", "--topology", "Z12"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    assert "rows of up to 184 weights at 1 bit" in result.output
-    assert "200 variables do not embed" in result.output
+    assert "row / call" in result.output
+    assert "Z12: at most 1 bit fits (100 of 184 variables); 2 bits need 200." in result.output
     found = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)
-    assert found["layer"] == [100, 8]
-    assert [row["embeds"] for row in found["rows"]] == [True, False]
-    assert found["rows"][0]["inputs"] == 100
+    assert [(row["embeds"], row["features"], row["classes"]) for row in found["rows"]] == [
+        (True, 100, 8),
+        (False, 100, 8),
+    ]
 
 
 @pytest.mark.parametrize("text", ["180", "0x5", "axb", "5x", "-1x3"])
 def test_bad_layers(text):
     with pytest.raises(InvalidInputError, match="as 180x64"):
         parse_layer(text)
-
-
-def test_one_input_is_nothing_to_choose():
-    with pytest.raises(InvalidInputError, match="at least 2 inputs"):
-        row_workload(1, 5, 1, 10, None)
 
 
 def test_the_mock_qpu_quantises_long_rows():

@@ -7,7 +7,7 @@ import pytest
 from dwave.system.testing import MockDWaveSampler
 
 from annealfit._support.errors import FileFormatError, InvalidInputError
-from annealfit.hardware.topologies import chip_of_solver, chip_with_defects, ideal_chip, read_chip, read_properties
+from annealfit.hardware.topologies import chip_of_solver, chip_with_defects, ideal_chip, read_properties
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def solver():
 def test_a_chip_read_back_from_a_solvers_properties_is_the_solvers_graph(solver, tmp_path):
     path = tmp_path / "solver.json"
     path.write_text(json.dumps(solver.properties))
-    chip = read_chip(path)
+    chip = chip_of_solver(read_properties(path))
     assert networkx.utils.edges_equal(chip.graph.edges, solver.to_networkx_graph().edges)
     assert set(chip.graph.nodes) == set(solver.nodelist)
     assert chip.name == "MockDWaveSampler"
@@ -63,7 +63,7 @@ def test_a_file_that_is_not_json_of_a_mapping_is_refused(tmp_path, text):
     path = tmp_path / "broken.json"
     path.write_text(text)
     with pytest.raises(FileFormatError, match="broken.json"):
-        read_chip(path)
+        read_properties(path)
 
 
 def test_an_unknown_name_or_a_rate_that_is_no_share_is_refused():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from annealfit._support.errors import AnnealfitError
+from annealfit.studies import instances as library
 from annealfit.studies.instances import (
     best_known,
     find_instance,
-    generating,
     make_problem,
     read_answers,
     score_answers,
@@ -112,7 +112,7 @@ def test_scores(tmp_path):
 def test_a_record_beaten(tmp_path, monkeypatch, proven, verdict):
     known = best_known(find_instance(NAME))
     old = type(known)(known.energy / 2, proven, known.found_by, known.bits, known.sha256, known.couplings)
-    monkeypatch.setattr(generating, "best_known_for", lambda *_: old)
+    monkeypatch.setattr(library, "best_known_for", lambda *_: old)
     found = score(tmp_path, BEST)
     assert (found.verdict, found.success) == (verdict, 1.0)
     assert found.residual == pytest.approx(-1)

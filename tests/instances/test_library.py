@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +14,19 @@ from annealfit._support.errors import InvalidInputError
 from annealfit.data.datasets import DATASETS, MissingDataError, is_available
 from annealfit.problems import importing as exported
 from annealfit.samplers import ExactSolver
+from annealfit.studies import instances as library
 from annealfit.studies.instances import (
     INSTANCES,
+    RECORD_FILE,
     best_known,
+    best_known_for,
     find_instance,
-    generating,
     make_problem,
+    parse_bits,
     require_data,
     select_instances,
     write_instance,
 )
-from annealfit.studies.instances.catalogue import RECORD_FILE
-from annealfit.studies.instances.generating import best_known_for, parse_bits
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("best_known", ROOT / "tools" / "best_known.py")
@@ -92,7 +92,8 @@ def test_a_proven_energy_is_that_of_brute_force():
 
 def test_another_process_with_more_threads_makes_the_same():
     program = (
-        "from annealfit.studies.instances import *\nfrom annealfit.problems.importing import digest\n"
+        "from annealfit.studies.instances import find_instance, make_problem\n"
+        "from annealfit.problems.importing import digest\n"
         "print(digest(make_problem(find_instance('digits-d18-k3-raw-late-c3')).to_qubo()))"
     )
     threads = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
@@ -105,18 +106,18 @@ def test_another_process_with_more_threads_makes_the_same():
 @pytest.mark.parametrize("coordinates", ["raw", "centred"])
 def test_last_bits_of_the_features_do_not_matter(monkeypatch, coordinates):
     instance = find_instance(f"digits-d18-k2-{coordinates}-late-c0")
-    seen = generating.training_features(instance.features)
+    seen = library.training_features(instance.features)
     dust = 1 + 1e-15 * np.random.default_rng(5).uniform(-1, 1, seen.X.shape)
-    monkeypatch.setattr(generating, "training_features", lambda features: replace(seen, X=seen.X * dust))
-    monkeypatch.setattr(generating, "_curvature", generating._curvature.__wrapped__)
+    monkeypatch.setattr(library, "training_features", lambda features: seen._replace(X=seen.X * dust))
+    monkeypatch.setattr(library, "_curvature", library._curvature.__wrapped__)
     assert exported.digest(make_problem(instance).to_qubo()) == best_known(instance).sha256
 
 
 @pytest.mark.parametrize("coordinates", ["raw", "centred"])
 def test_a_first_instance_is_the_trainings_first_problem(coordinates):
     instance = find_instance(f"digits-d36-k2-{coordinates}-first-c0")
-    seen = generating.training_features(instance.features)
-    first = generating.make_classifier_of(instance).problems(seen.X, seen.y)[0]
+    seen = library.training_features(instance.features)
+    first = library.make_classifier_of(instance).problems(seen.X, seen.y)[0]
     made = make_problem(instance)
     np.testing.assert_allclose(made.curvature, first.curvature, atol=2**-30 * np.abs(first.curvature).max())
     np.testing.assert_allclose(made.gradient, first.gradient, atol=2**-30 * np.abs(first.gradient).max())
@@ -146,9 +147,10 @@ def test_other_coefficients_keep_the_answer_and_lose_the_proof():
 
 def test_files_and_their_sidecar(tmp_path):
     instance = find_instance(SMALL)
-    written = write_instance(instance, tmp_path, ["bqm", "coo", "ising", "npz", "qubo"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in written.files)
-    sidecar = json.loads((tmp_path / f"{SMALL}.json").read_text())
+    formats = ["bqm", "coo", "ising", "npz", "qubo"]
+    sidecar = write_instance(instance, tmp_path, formats)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{SMALL}.{end}" for end in (*formats, "json"))
+    assert sidecar == json.loads((tmp_path / f"{SMALL}.json").read_text())
     wanted = {"dataset": "digits", "seed": 42, "d": 18, "K": 1, "coordinates": "centred", "stage": "first", "class": 0}
     assert sidecar.items() >= wanted.items()
     assert sidecar["is_the_published_one"]

@@ -16,8 +16,8 @@ from rich.console import Console
 from annealfit.cli.output import plain
 from annealfit.data.datasets.images import read_image
 from annealfit.data.datasets.own_data import read_own
-from annealfit.hardware.topologies import read_chip
-from annealfit.studies.instances.answers import read_answers
+from annealfit.hardware.topologies import chip_of_solver, read_properties
+from annealfit.studies.instances import read_answers
 from annealfit.studies.report.drawing import make_figure, save_figure, shown_plainly
 
 
@@ -64,7 +64,9 @@ def _documents(path: Path, count: int, generator: np.random.Generator) -> Tally:
     solver = {"topology": {"type": "zephyr", "shape": [2, 2]}, "qubits": list(range(20)), "couplers": [[0, 9]]}
     for number in range(count):
         path.write_text(json.dumps({**mutate_document(solver, generator), "chip_id": "x"}))
-        attempt(tally, f"mutation {number}", lambda: read_chip(path), lambda chip: len(chip.graph) > 0)
+        attempt(
+            tally, f"mutation {number}", lambda: chip_of_solver(read_properties(path)), lambda chip: len(chip.graph) > 0
+        )
     return tally
 
 

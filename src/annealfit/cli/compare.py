@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,17 +15,15 @@ from typer import Option
 
 import annealfit
 from annealfit._support.errors import InvalidInputError, MissingDependencyError, choose
-from annealfit._support.files import remove_leftovers, working_in, write_json
+from annealfit._support.files import remove_leftovers, without_nan, working_in, write_json
 from annealfit.cli import options
-from annealfit.cli.output import Column, count_bits, finite, pick, print_json, print_table, progress_bar, say, warn
+from annealfit.cli.output import Column, count_bits, pick, print_json, print_table, progress_bar, say, warn
 from annealfit.problems.export import write
 from annealfit.samplers.catalogue import SAMPLERS
 from annealfit.samplers.protocol import Sampler
 from annealfit.studies import records
-from annealfit.studies.success import CONFIDENCE, INTERVAL, TRUTH_SECONDS
 
 if TYPE_CHECKING:
-    from annealfit.studies import Record
     from annealfit.studies.sampler_study import Comparison, ProblemSet
 
 COMPARISON_FILE = "comparison.json"
@@ -50,7 +48,7 @@ def compare(
     repeats: Annotated[int, Option(min=1, help="Timed solves of the same problems, with new seeds each.")] = 1,
     late: Annotated[int, Option(min=0, help="Also take problems after so many iterations; 0: do not.")] = 5,
     target: Annotated[float, Option(min=0, help="Relative distance from the optimum that is a success.")] = 1e-9,
-    truth_limit: Annotated[float, Option(metavar="SECONDS", help="Time to prove an optimum, at most.")] = TRUTH_SECONDS,
+    truth_limit: Annotated[float, Option(metavar="SECONDS", help="Time to prove an optimum, at most.")] = 10.0,
     iterations: Annotated[int, Option(min=0, help="Iterations of training with each; 0: no training.")] = 30,
     preset: options.PresetOption = options.Preset.annealfit,
     bits: Annotated[
@@ -79,7 +77,7 @@ def compare(
       annealfit compare-samplers digits --bits 1-3 --samplers levels,native
       annealfit compare-samplers digits --samplers native,native:num_sweeps=1000
     """
-    from annealfit.studies.sampler_study import compare_samplers, with_reads
+    from annealfit.studies.sampler_study import CONFIDENCE, INTERVAL, compare_samplers, with_reads
 
     asked = [] if bits is None else options.parse_numbers(bits, "--bits")
     most = max(asked, default=None)
@@ -98,9 +96,18 @@ def compare(
             raise InvalidInputError(f"{out} holds a comparison already; name another folder with --out")
         remove_leftovers(out / "problems")
     solves = len(bases) * len(every_bits) * ((repeats + 1) * (2 if late else 1) + iterations)
+    done = dict.fromkeys(made, 0)
+    columns = TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
     with ExitStack() as stack:
         for sampler in made.values():  # one may have a connection to close
             stack.enter_context(sampler)
+        update = stack.enter_context(progress_bar("Comparing", *columns, total=solves * len(made)))
+
+        def on_solve(name: str) -> None:
+            done[name] += 1
+            # Samplers before it are done, also where a failure or convergence saved them solves.
+            update(completed=list(made).index(name) * solves + done[name], description=name)
+
         found = compare_samplers(
             solving,
             prepared,
@@ -113,7 +120,7 @@ def compare(
             target=target,
             truth_seconds=truth_limit,
             seed=seed,
-            on_solve=stack.enter_context(_progress(list(made), solves)),
+            on_solve=on_solve,
         )
     stored = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
     document = {
@@ -123,7 +130,7 @@ def compare(
         "confidence": CONFIDENCE,
         "interval": INTERVAL,
         "skipped": skipped,
-        **finite(_describe(found)),
+        **without_nan(_describe(found)),
     }
     notes = [*(f"{name} is left out: {reason}" for name, reason in skipped.items()), *found.notes]
     if out is not None:
@@ -171,61 +178,35 @@ def split_samplers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-@contextmanager
-def _progress(names: Sequence[str], solves: int) -> Iterator[Callable[[str], None]]:
-    """A live bar over the solves of all samplers, with the time left."""
-    columns = TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
-    done = dict.fromkeys(names, 0)
-    with progress_bar("Comparing", *columns, total=solves * len(names)) as update:
-
-        def on_solve(name: str) -> None:
-            done[name] += 1
-            # Samplers before it are done, also where a failure or convergence saved them solves.
-            update(completed=names.index(name) * solves + done[name], description=name)
-
-        yield on_solve
-
-
 def _describe(found: Comparison) -> dict[str, Any]:
     """The comparison as JSON; a number that is not finite stands for never, or for a failure."""
-    trained = [
-        {"coordinates": row.coordinates, "bits": row.bits, **_describe_training(row.record, found.optimum)}
-        for row in found.training
+    problems = [
+        {
+            **pick(taken, "name", "coordinates", "bits", "after"),
+            "count": len(taken.problems),
+            "variables": taken.problems[0].n_variables,
+            "energies": taken.truth.energies.tolist(),
+            "proven": taken.truth.proven.tolist(),
+            "seconds": taken.truth.seconds,
+        }
+        for taken in found.problem_sets
     ]
-    return {
-        "problems": [_describe_problems(taken) for taken in found.problem_sets],
-        "solving": [asdict(row) for row in found.solving],
-        "training": [*trained, _describe_training(found.optimum, found.optimum)],
-        "notes": found.notes,
-    }
-
-
-def _describe_problems(taken: ProblemSet) -> dict[str, Any]:
-    truth = taken.truth
-    found = zip(truth.energies.tolist(), truth.proven.tolist(), truth.lower_bounds.tolist(), strict=True)
-    return {
-        **pick(taken, "name", "coordinates", "bits", "after"),
-        "count": len(taken.problems),
-        "variables": taken.problems[0].n_variables,
-        "lower_bound": float(taken.bounds.sum()),
-        "truth": {
-            "proven": truth.is_proven,
-            "seconds": truth.seconds,
-            "problems": [{"energy": energy, "proven": proven, "lower_bound": bound} for energy, proven, bound in found],
-        },
-    }
-
-
-def _describe_training(record: Record, optimum: Record) -> dict[str, Any]:
-    return {
-        "sampler": record.method,
-        "loss": record.loss,
-        "loss_ratio": record.loss / optimum.loss,
-        "test_accuracy": record.test.get("accuracy", math.nan),
-        **pick(record, "iterations", "stop_reason", "seconds", "access_seconds"),
-        "losses": record.history["loss"].tolist() if record.history else [],
-        "failure": record.error,
-    }
+    trained = [(pick(row, "coordinates", "bits"), row.record) for row in found.training]
+    training = [
+        {
+            **variant,
+            "sampler": record.method,
+            "loss": record.loss,
+            "loss_ratio": record.loss / found.optimum.loss,
+            "test_accuracy": record.test.get("accuracy", math.nan),
+            **pick(record, "iterations", "stop_reason", "seconds", "access_seconds"),
+            "losses": record.history["loss"].tolist() if record.history else [],
+            "failure": record.error,
+        }
+        for variant, record in (*trained, ({}, found.optimum))
+    ]
+    solving = [asdict(row) for row in found.solving]
+    return {"problems": problems, "solving": solving, "training": training, "notes": found.notes}
 
 
 def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:
@@ -253,11 +234,7 @@ def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the CSV table: an estimate is three columns, counts per problem are one, curves are left out.
-
-    >>> _flat({"success": {"value": 0.5, "low": 0.4, "high": 0.6}, "reads": [64, 64], "losses": [1.0]})
-    {'success': 0.5, 'success_low': 0.4, 'success_high': 0.6, 'reads': '64 64'}
-    """
+    """A row of the CSV table: an estimate is three columns, counts per problem are one, curves are left out."""
     flat: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, dict):
@@ -270,9 +247,11 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 def _number(value: float, digits: int = 3) -> str:
     """A number that is not negative, with so many digits at least, and without a power of ten if it is large.
 
-    >>> [_number(value) for value in (0.01234, 99.96, 1234.5)], _number(99.6, digits=2)
-    (['0.0123', '100', '1,234'], '100')
+    >>> [_number(value) for value in (0.01234, 99.96, 1234.5, math.inf)], _number(99.6, digits=2)
+    (['0.0123', '100', '1,234', '∞'], '100')
     """
+    if math.isinf(value):
+        return "∞"
     return f"{value:,.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
@@ -283,9 +262,7 @@ def _solution_time(row: Any) -> str:
 
 def _solution_span(row: Any) -> str:
     time = row.seconds_to_solution
-    if math.isinf(time.low):
-        return "–"
-    return f"{_number(1e3 * time.low, 2)}–{'∞' if math.isinf(time.high) else _number(1e3 * time.high, 2)}"
+    return "–" if math.isinf(time.low) else f"{_number(1e3 * time.low, 2)}–{_number(1e3 * time.high, 2)}"
 
 
 _SOLVING = (
@@ -297,16 +274,6 @@ _SOLVING = (
     Column("solution\nms", _solution_time),
     Column("from–to", _solution_span),
 )
-
-
-def _training_columns(optimum: Record) -> list[Column]:
-    return [
-        Column("loss ÷\noptimum", lambda record: f"{record.loss / optimum.loss:.5f}"),
-        Column("test\n%", lambda record: f"{100 * record.test.get('accuracy', math.nan):.1f}"),
-        Column("iterations", lambda record: str(record.iterations or "")),
-        Column("seconds", lambda record: f"{record.seconds:.2f}"),
-        Column("QPU\nseconds", lambda r: "" if r.access_seconds is None else f"{r.access_seconds:.2f}"),
-    ]
 
 
 def _print_samplers(rows: Sequence[Any], columns: Sequence[Column], title: str, name: str, failure: str) -> None:
@@ -324,15 +291,22 @@ def _print_samplers(rows: Sequence[Any], columns: Sequence[Column], title: str, 
 def _print(found: Comparison) -> None:
     """A table per problem set, one per set of trainings, and what they say in words."""
     from annealfit.studies.report.figures import summarise_comparison
+    from annealfit.studies.sampler_study import CONFIDENCE, INTERVAL
 
     for taken in found.problem_sets:
         _print_samplers(taken.own(found.solving), _SOLVING, _title(taken), "sampler", "failure")
+    training = [
+        Column("loss ÷\noptimum", lambda record: f"{record.loss / found.optimum.loss:.5f}"),
+        Column("test\n%", lambda record: f"{100 * record.test.get('accuracy', math.nan):.1f}"),
+        Column("iterations", lambda record: str(record.iterations or "")),
+        Column("seconds", lambda record: f"{record.seconds:.2f}"),
+        Column("QPU\nseconds", lambda r: "" if r.access_seconds is None else f"{r.access_seconds:.2f}"),
+    ]
     for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in found.training):
         records = [*found.trained(coordinates, bits), found.optimum]
         on_device = any(record.access_seconds is not None for record in records if not record.error)
-        columns = _training_columns(found.optimum)[: None if on_device else -1]
         title = f"Training with each, {coordinates}, {count_bits(bits)}"
-        _print_samplers(records, columns, title, "method", "error")
+        _print_samplers(records, training[: None if on_device else -1], title, "method", "error")
     failures = {row.record.method: row.record.error for row in found.training if row.record.error}
     failures |= {row.sampler: row.failure for row in found.solving if row.failure}
     for name, failure in failures.items():
@@ -356,12 +330,8 @@ def _print(found: Comparison) -> None:
 def _title(taken: ProblemSet) -> str:
     when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
     count, truth = len(taken.problems), taken.truth
-    proven = (
-        f"optimum proven in {_number(1e3 * truth.seconds / count)} ms each"
-        if truth.is_proven
-        else f"optimum proven for {int(truth.proven.sum())} of {count}"
-    )
-    return (
-        f"{count} problems {when}, {taken.coordinates}, {count_bits(taken.bits)}, "
-        f"{taken.problems[0].n_variables} variables;\nsum of bounds {taken.bounds.sum():.4g}, {proven}"
-    )
+    proven = f"for {int(truth.proven.sum())} of {count}"
+    if truth.is_proven:
+        proven = f"in {_number(1e3 * truth.seconds / count)} ms each"
+    what = f"{count} problems {when}, {taken.coordinates}, {count_bits(taken.bits)}"
+    return f"{what}, {taken.problems[0].n_variables} variables;\noptimum proven {proven}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from itertools import groupby
+from functools import partial
+from itertools import groupby, product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,19 +15,19 @@ from typer import Option
 from annealfit._support.errors import InvalidInputError
 from annealfit.cli import options
 from annealfit.cli.output import Column, count_bits, pick, print_json, print_table, progress_bar, say
-from annealfit.hardware.feasibility import (
-    Capacity,
-    Device,
-    Feasibility,
-    Workload,
-    capacity_of,
-    device_of_solver,
-    published_device,
-)
-from annealfit.hardware.limits import ERROR_LEVELS, Resolution
+from annealfit.hardware.feasibility import Device, Feasibility, Workload, device_of_solver, published_device
+from annealfit.hardware.limits import ERROR_LEVELS
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_properties
 from annealfit.problems.encoding import MAX_BITS
 from annealfit.studies.report import figures
+
+_LEAST, _OF_COUPLINGS, _MOST = ERROR_LEVELS
+_EXPLANATION = f"""\
+QPU time: access time of all calls, {{reads}} reads{{annealed}}, estimated with D-Wave's timing of Advantage in August \
+2022, for Zephyr too, unless a solver's file brings its own.
+span: largest coupling over the smallest. largest, chains: the largest coupling and the chain strength once scaled. \
+below error: couplings smaller than {_LEAST} to {_MOST} of the range then (published error: couplings {_LEAST} to \
+{_OF_COUPLINGS}, fields {_LEAST} to {_MOST})."""
 
 
 def hardware(
@@ -63,7 +64,8 @@ def hardware(
 
     Embeds every class's problem, which is a clique of (d+1)·K variables, counts how many classes fit side by side,
     and sets the coefficients of digits' problems, raw and centred, against the published analog error. With --filters
-    the problems are those of filters, cliques of (kernel²·channels+1)·K variables. Nothing is submitted.
+    the problems are those of filters, cliques of (kernel²·channels+1)·K variables; with --layer those of its rows,
+    cliques of inputs·K. Nothing is submitted.
 
     Examples of use:
 
@@ -74,31 +76,33 @@ def hardware(
       annealfit hardware --bits 1-3 --solver Advantage2_system1.json --reads 1000
       annealfit hardware --layer 180x64 --bits 1,2
     """
-    from annealfit.studies.hardware_study import FilterSize, make_workloads, study_hardware
+    from annealfit.studies import hardware_study as study
 
     every_bits = options.parse_numbers(bits or ("1-20" if layer is None else "1-3"), "--bits")
+    settings: dict[str, Any] = {"reads": reads, "iterations": iterations, "annealing_microseconds": annealing_time}
+    one, examples = "class", study.class_examples(options.parse_coordinates(coordinates), seed)
     if layer is not None:
-        if plot is not None:
-            raise InvalidInputError("--plot draws trainings; leave it out with --layer")
-        devices = _devices(topology, defects, solver, seed)
-        _show_layer(layer, every_bits, devices, reads, annealing_time, seed, as_json)
-        return
-    size = None if filters is None else FilterSize(kernel, channels)
-    workloads = make_workloads(
-        options.parse_numbers(features, "--features") if size is None else [size.features],
-        options.parse_numbers(classes, "--classes") if filters is None else [filters],
-        every_bits,
-        reads=reads,
-        iterations=iterations,
-        annealing_microseconds=annealing_time,
-    )
+        one, examples = "row", {"layer": partial(study.row_example, seed=seed)}
+        settings |= {"iterations": 1, "bias": 0}
+        inputs, outputs = study.parse_layer(layer)
+        sizes, counts = [inputs], [outputs]
+    elif filters is not None:
+        one = "filter"
+        size, examples = study.filter_examples(kernel, channels, seed)
+        sizes, counts = [size], [filters]
+    else:
+        sizes, counts = options.parse_numbers(features, "--features"), options.parse_numbers(classes, "--classes")
+    workloads = [Workload(*numbers, **settings) for numbers in product(sizes, counts, every_bits)]
     if plot is not None:
-        figures.check_drawable(plot, [workload.features for workload in workloads])
+        figures.check_drawable(plot, sizes)
     devices = _devices(topology, defects, solver, seed)
-    study = study_hardware(devices, workloads, seed, options.parse_coordinates(coordinates), size)
-    rows = _watched(study, devices[0].chip.name, len(devices) * len(workloads))
-    every_features = dict.fromkeys(workload.features for workload in workloads)
-    capacities = [capacity_of(device.chip, number) for device in devices for number in every_features]
+    rows = []
+    columns = MofNCompleteColumn(), TimeRemainingColumn()
+    total, first = len(devices) * len(workloads), devices[0].chip.name
+    with progress_bar("Embedding {task.description}", *columns, total=total, description=first) as update:
+        for row in study.study_hardware(devices, workloads, examples):
+            rows.append(row)
+            update(advance=1, description=row.chip)
     if plot is not None:
         figures.save_feasibility(rows, plot)
     if as_json:
@@ -106,27 +110,23 @@ def hardware(
             **pick(workloads[0], "reads", "iterations", "annealing_microseconds"),
             "error_levels": ERROR_LEVELS,
             "assumed": {device.chip.name: device.assumed for device in devices},
-            "capacities": [asdict(capacity) for capacity in capacities],
             "rows": [asdict(row) for row in rows],
         }
         print_json(document)
         return
-    _print_embeddings(rows, capacities, "class" if filters is None else "filter")
+    _print_embeddings(rows, one)
     _print_coefficients(devices, rows)
-    for capacity in capacities:
-        say(_answer(capacity, rows, named=len(every_features) > 1))
-    for line in _notes(devices, rows, workloads[0], plot):
-        say(line)
-
-
-def _watched(study: Iterable[Feasibility], first: str, total: int) -> list[Feasibility]:
-    """All rows of the study, with a live bar."""
-    columns, rows = (MofNCompleteColumn(), TimeRemainingColumn()), []
-    with progress_bar("Embedding {task.description}", *columns, total=total, description=first) as update:
-        for row in study:
-            rows.append(row)
-            update(advance=1, description=row.chip)
-    return rows
+    for _, group in groupby(rows, key=lambda row: (row.chip, row.features)):
+        say(_answer(list(group), named=len(sizes) > 1))
+    say()
+    say(_EXPLANATION.format(reads=reads, annealed=f" of {annealing_time:g} µs" if annealing_time else ""))
+    if any(not row.resolutions for row in rows):
+        say(f"Coefficients are computed up to {study.MOST_VARIABLES_LOOKED_AT:,} variables.")
+    for device in devices:
+        if device.assumed:
+            assumed = ", ".join(device.assumed)
+            say(f"{device.chip.name} does not say its {assumed}: Advantage's published values stand for them.")
+    say(f"Figure: {plot}" if plot else "Add --plot FILE.png for a figure, --json for every number.")
 
 
 def _devices(topologies: list[str] | None, defects: float, solver: Path | None, seed: int) -> list[Device]:
@@ -144,18 +144,10 @@ def _placed(heading: str, cell: Callable[[Any], str], otherwise: str = "–") ->
     return Column(heading, lambda row: cell(row) if row.embeds else otherwise)
 
 
-def _calls(row: Any) -> str:
-    return f"{row.cost.calls:,} × {1000 * row.cost.access_seconds_of_a_call:.0f} ms"
-
-
-def _chains(row: Any) -> str:
+def _chains(row: Feasibility) -> str:
+    assert row.placement is not None
     shortest, longest = row.placement.shortest_chain, row.placement.longest_chain
     return str(longest) if shortest == longest else f"{shortest}–{longest}"
-
-
-def _below_error(resolution: Resolution) -> str:
-    least, *_, most = (resolution.share_below[error] for error in ERROR_LEVELS)
-    return f"{100 * least:.0f}–{100 * most:.0f} %"
 
 
 def _if_varied(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
@@ -163,7 +155,7 @@ def _if_varied(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
     return [column for column in columns if len({column.cell(row) for row in rows}) > 1]
 
 
-def _print_embeddings(rows: Sequence[Feasibility], capacities: Sequence[Capacity], one: str) -> None:
+def _print_embeddings(rows: Sequence[Feasibility], one: str) -> None:
     """For every chip, what fits and what it costs; `one` is what a problem is of."""
     sizes = [Column("features", lambda row: str(row.features)), Column("classes", lambda row: str(row.classes))]
     columns = [
@@ -176,17 +168,13 @@ def _print_embeddings(rows: Sequence[Feasibility], capacities: Sequence[Capacity
             lambda row: f"{row.placement.qubits_of_a_class:,} / {row.placement.qubits_of_a_call:,}",
         ),
         _placed("at once", lambda row: f"{row.placement.classes_at_once} of {row.classes}", "no fit"),
-        _placed("calls", _calls),
+        _placed("calls", lambda row: f"{row.cost.calls:,} × {1000 * row.cost.access_seconds_of_a_call:.0f} ms"),
         _placed("QPU\ntime", lambda row: f"{row.cost.access_seconds:,.1f} s"),
     ]
     for chip, group in groupby(rows, key=lambda row: row.chip):
         own = list(group)
-        capacity = next(capacity for capacity in capacities if capacity.chip == chip)
-        title = (
-            f"{chip}: {capacity.qubits:,} qubits, {capacity.couplers:,} couplers, "
-            f"largest clique {capacity.largest_clique}"
-        )
-        print_table(own, [*_if_varied(sizes, own), *columns], title=title)
+        size = f"{own[0].qubits:,} qubits, {own[0].couplers:,} couplers, largest clique {own[0].largest_clique}"
+        print_table(own, [*_if_varied(sizes, own), *columns], title=f"{chip}: {size}")
         say()
 
 
@@ -199,7 +187,10 @@ def _print_coefficients(devices: Sequence[Device], rows: Sequence[Feasibility]) 
         Column("span", lambda entry: f"2^{entry[2].span_of_couplings:.0f}"),
         Column("largest", lambda entry: f"{entry[2].largest_coupling:.2f}"),
         Column("chains", lambda entry: f"{entry[2].chain_strength:.2f}"),
-        Column("below\nerror", lambda entry: _below_error(entry[2])),
+        Column(
+            "below\nerror",
+            lambda entry: "–".join(f"{100 * entry[2].share_below[error]:.0f}" for error in (_LEAST, _MOST)) + " %",
+        ),
     ]
     for same in dict.fromkeys(ranges.values()):
         own = [row for row in rows if ranges[row.chip] == same]
@@ -214,96 +205,19 @@ def _print_coefficients(devices: Sequence[Device], rows: Sequence[Feasibility]) 
         say()
 
 
-def _answer(capacity: Capacity, rows: Sequence[Feasibility], *, named: bool) -> str:
-    """The most bits that fit, and the bits for which counting couplers would wrongly say so."""
-    name = f"{capacity.chip}, {capacity.features} features" if named else capacity.chip
-    own = [row for row in rows if (row.chip, row.features) == (capacity.chip, capacity.features)]
-    seeming = sorted({row.bits for row in own if not row.embeds and row.couplings <= capacity.couplers})
-    counted = ""
-    if seeming:
-        span = count_bits(seeming[0]) if len(seeming) == 1 else f"{seeming[0]} to {seeming[-1]} bits"
-        counted = f" Counting couplers ({capacity.couplers:,}), {span} would pass."
-    return f"{name}: {_most_that_fits(capacity)}{counted}"
-
-
-def _most_that_fits(capacity: Capacity) -> str:
-    parameters, largest, most = capacity.features + 1, capacity.largest_clique, capacity.most_bits
+def _answer(rows: Sequence[Feasibility], *, named: bool) -> str:
+    """For one chip and size the most bits that fit, and the bits for which counting couplers would wrongly say so."""
+    row, most, largest = rows[0], rows[0].most_bits, rows[0].largest_clique
+    name, parameters = f"{row.chip}, {row.features} features" if named else row.chip, row.variables // row.bits
     if most == 0:
         blocks = f"solve in blocks of at most {largest} of them" if largest else "it holds no clique at all"
-        return f"not even 1 bit fits ({parameters} parameters, {largest} variables at most); {blocks}."
-    used = f"({most * parameters} of {largest} variables)"
-    if most == MAX_BITS:
-        return f"{most} bits fit, the most there are {used}."
-    fits = "fits" if most == 1 else "fit"
-    return f"at most {count_bits(most)} {fits} {used}; {most + 1} bits need {(most + 1) * parameters}."
-
-
-def _notes(devices: Sequence[Device], rows: Sequence[Feasibility], workload: Workload, plot: Path | None) -> list[str]:
-    """What the columns mean, and what was assumed."""
-    from annealfit.studies.hardware_study import MOST_VARIABLES_LOOKED_AT
-
-    annealed = f" of {workload.annealing_microseconds:g} µs" if workload.annealing_microseconds else ""
-    least, of_couplings, most = ERROR_LEVELS
-    notes = [
-        "",
-        f"QPU time: access time of {workload.iterations} iterations with {workload.reads} reads{annealed}, estimated "
-        "with D-Wave's timing of Advantage in August 2022, for Zephyr too, unless a solver's file brings its own.",
-        "span: largest coupling over the smallest. largest, chains: the largest coupling and the chain strength once "
-        f"scaled. below error: couplings smaller than {least} to {most} of the range then "
-        f"(published error: couplings {least} to {of_couplings}, fields {least} to {most}).",
-    ]
-    if any(not row.resolutions for row in rows):
-        notes.append(f"Coefficients are computed up to {MOST_VARIABLES_LOOKED_AT:,} variables.")
-    notes += [
-        f"{device.chip.name} does not say its {', '.join(device.assumed)}: Advantage's published values stand for them."
-        for device in devices
-        if device.assumed
-    ]
-    notes.append(f"Figure: {plot}" if plot else "Add --plot FILE.png for a figure, --json for every number.")
-    return notes
-
-
-_LAYER_COLUMNS = (
-    Column("bits", lambda row: str(row.bits)),
-    Column("variables", lambda row: f"{row.variables:,}"),
-    _placed("chains", lambda row: str(row.placement.longest_chain)),
-    _placed("rows at once", lambda row: f"{row.placement.classes_at_once} of {row.classes}", "no fit"),
-    _placed("calls", _calls),
-    _placed("QPU time", lambda row: f"{row.cost.access_seconds:,.1f} s"),
-    Column("below error", lambda row: ", ".join(map(_below_error, row.resolutions.values())) or "–"),
-)
-
-
-def _show_layer(
-    text: str,
-    bits: Sequence[int],
-    devices: Sequence[Device],
-    reads: int,
-    annealing_time: float | None,
-    seed: int,
-    as_json: bool,
-) -> None:
-    """Print whether the rows of a layer with low-bit weights fit, chip by chip."""
-    from annealfit.studies.hardware_study import parse_layer, row_workload, study_layer
-
-    inputs, outputs = parse_layer(text)
-    workloads = [row_workload(inputs, outputs, number, reads, annealing_time) for number in bits]
-    rows = list(study_layer(devices, workloads, seed))
-    if as_json:
-        shown = [{"inputs": inputs, "outputs": outputs, **asdict(row)} for row in rows]
-        print_json({"layer": [inputs, outputs], "reads": reads, "rows": shown})
-        return
-    say(f"A layer of {inputs}×{outputs}: each of its {outputs} rows is a clique of inputs · bits.")
-    for chip, group in groupby(rows, key=lambda row: row.chip):
-        own = list(group)
-        largest = own[0].largest_clique
-        print_table(own, _LAYER_COLUMNS, title=f"{chip}: rows of up to {largest} weights at 1 bit, {largest // 2} at 2")
-        say()
-        unfit = next((row for row in own if not row.embeds), None)
-        if unfit is not None:
-            say(f"With bits={unfit.bits} {unfit.reason}; {unfit.remedy}.")
-    least, _, most = ERROR_LEVELS
-    say(
-        f"below error: couplings smaller than {least} to {most} of the range, for features of digits. "
-        "annealfit quantize --sampler mock-qpu:num_reads=50 rehearses it; docs/quantization.md has what to expect."
-    )
+        fitting = f"not even 1 bit fits ({parameters} parameters, {largest} variables at most); {blocks}."
+    else:
+        more = f"{most + 1} bits need {(most + 1) * parameters}" if most < MAX_BITS else "there are no more"
+        fits = "1 bit fits" if most == 1 else f"{most} bits fit"
+        fitting = f"at most {fits} ({most * parameters} of {largest} variables); {more}."
+    seeming = sorted({row.bits for row in rows if not row.embeds and row.couplings <= row.couplers})
+    if seeming:
+        span = count_bits(seeming[0]) if len(seeming) == 1 else f"{seeming[0]} to {seeming[-1]} bits"
+        fitting += f" Counting couplers ({row.couplers:,}), {span} would pass."
+    return f"{name}: {fitting}"

@@ -1,13 +1,12 @@
 """Output of the commands: text, JSON, tables in which no number is ever cut, progress bars.
 
-In a file or a pipe a table is as wide as its cells. In a narrower terminal, long words fold, and columns without room
-follow below, beside the key columns again.
+In a file or a pipe a table is as wide as its cells. In a narrower terminal long words fold, and the columns that do not
+fit follow below, beside the key columns again.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import textwrap
@@ -33,6 +32,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from annealfit._support.files import without_nan
+
 if os.name == "nt":  # pragma: no cover
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
 
@@ -40,6 +41,7 @@ console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs"})  # Unicode categories: control characters, writing directions, surrogates
+_UNBOUNDED = 10_000  # columns of a file or a pipe
 _GAP = 2  # between columns
 _NARROWEST_HEADING = 10
 _NARROWEST_FOLD = 24  # columns that fold keep at least this width
@@ -70,20 +72,7 @@ def warn(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a JSON document, with null for NaN and infinity."""
-    typer.echo(json.dumps(finite(value), indent=2, ensure_ascii=False))
-
-
-def finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None.
-
-    >>> finite({"loss": float("nan"), "reads": (1, 2.5)})
-    {'loss': None, 'reads': [1, 2.5]}
-    """
-    if isinstance(value, dict):
-        return {key: finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    typer.echo(json.dumps(without_nan(value), indent=2, ensure_ascii=False))
 
 
 def pick(value: Any, *names: str) -> dict[str, Any]:
@@ -122,78 +111,52 @@ class Column:
     style: str = ""
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """A column with its cells, its heading wrapped to them, and its least and natural widths."""
-
-    column: Column
-    heading: str
-    cells: tuple[Text, ...]
-    least: int
-    natural: int
-
-
 def print_table(rows: Sequence[Any], columns: Sequence[Column], *, title: str | None = None, keys: int = 1) -> None:
     """Print a table so that it can be read whole; its first `keys` columns name the rows."""
     if title is not None:
         console.print(plain(title), style="table.title", soft_wrap=True)
-    measured = [_measure(column, rows) for column in columns]
-    if not console.is_terminal:
-        _print(measured, _width(measured))
-        return
-    for place, part in enumerate(_parts(measured, keys, console.width)):
+    widest = console.width if console.is_terminal else _UNBOUNDED
+    named, parts = list(columns[:keys]), [list(columns[: keys + 1])]
+    for column in columns[keys + 1 :]:
+        if _least_width(_make_table(rows, [*parts[-1], column])) <= widest:
+            parts[-1].append(column)
+        else:
+            parts.append([*named, column])
+    for place, part in enumerate(parts):
         if place:
             console.print()
-        _print(part, max(console.width, _width(part, least=True)))
+        table = _make_table(rows, part)
+        Console(highlight=False, width=max(widest, _least_width(table))).print(table)
 
 
-def _measure(column: Column, rows: Sequence[Any]) -> _Measured:
-    texts = (column.cell(row) for row in rows)
-    cells = tuple(text if isinstance(text, Text) else Text(_visible(text)) for text in texts)
-    natural = max((cell_len(line) for cell in cells for line in cell.plain.split("\n")), default=0)
-    lines = _heading_lines(column.heading, natural)
-    least = min(natural, _NARROWEST_FOLD) if column.align == "fold" else natural
-    headed = max(map(len, lines))
-    return _Measured(column, plain("\n".join(lines)), cells, max(least, headed), max(natural, headed))
-
-
-def _heading_lines(heading: str, width: int) -> list[str]:
-    """A heading broken to about the width of its cells, unless it has line breaks already."""
-    if "\n" in heading:
-        return heading.split("\n")
-    return textwrap.wrap(heading, max([width, _NARROWEST_HEADING, *map(len, heading.split())]))
-
-
-def _width(columns: Sequence[_Measured], *, least: bool = False) -> int:
-    return sum(column.least if least else column.natural for column in columns) + _GAP * len(columns)
-
-
-def _parts(columns: Sequence[_Measured], keys: int, width: int) -> list[list[_Measured]]:
-    """The columns in parts that fit the width where possible, each with the key columns before it."""
-    first, rest = list(columns[:keys]), list(columns[keys:])
-    parts: list[list[_Measured]] = []
-    for column in rest:
-        if not parts or _width([*parts[-1], column], least=True) > width:
-            parts.append([*first, column])
-        else:
-            parts[-1].append(column)
-    return parts or [first]
-
-
-def _print(columns: Sequence[_Measured], width: int) -> None:
-    shown = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
-    for measured in columns:
-        shown.add_column(
-            measured.heading,
-            justify="right" if measured.column.align == "right" else "left",
-            style=measured.column.style,
-            no_wrap=measured.least == measured.natural,
-            min_width=measured.least,
+def _make_table(rows: Sequence[Any], columns: Sequence[Column]) -> Table:
+    """A table of rich in which the width of a column is at least that of its numbers."""
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    written = []
+    for column in columns:
+        texts = (column.cell(row) for row in rows)
+        cells = [text if isinstance(text, Text) else Text(_visible(text)) for text in texts]
+        natural = max((cell_len(line) for cell in cells for line in cell.plain.split("\n")), default=0)
+        folds, heading = column.align == "fold", column.heading
+        if "\n" not in heading:  # broken to about the width of its cells
+            heading = textwrap.fill(heading, max([natural, _NARROWEST_HEADING, *map(len, heading.split())]))
+        least = min(natural, _NARROWEST_FOLD) if folds else natural
+        table.add_column(
+            plain(heading),
+            justify="right" if column.align == "right" else "left",
+            style=column.style,
+            no_wrap=not folds,
+            min_width=max(least, *map(len, heading.split("\n"))),
             overflow="fold",
         )
-    for row in zip(*(measured.cells for measured in columns), strict=True):
-        shown.add_row(*row)
-    Console(highlight=False, width=max(width, 1)).print(shown)
+        written.append(cells)
+    for row in zip(*written, strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _least_width(table: Table) -> int:
+    return sum((column.min_width or 0) + _GAP for column in table.columns)
 
 
 def make_progress(*columns: ProgressColumn) -> Progress:

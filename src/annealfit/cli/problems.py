@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import MofNCompleteColumn
@@ -16,15 +16,6 @@ from annealfit.cli.output import Column, pick, print_json, print_table, progress
 from annealfit.data.datasets import is_available
 from annealfit.problems.export import file_offset, offset_note
 from annealfit.problems.export import write as write_problem
-from annealfit.studies.instances.catalogue import INSTANCES, WITHIN, Instance, select_instances
-
-if TYPE_CHECKING:
-    from annealfit.studies.instances import Score
-
-_OTHER_COEFFICIENTS = (
-    "its coefficients are not the published ones, bit for bit: are the data set's files the official ones? "
-    "The best known energy is that of the published answer, and not proven."
-)
 
 instances_app = typer.Typer(no_args_is_help=True)
 Select = Annotated[
@@ -80,6 +71,7 @@ def export(
     problem = problems[min(class_index, len(problems) - 1)]  # two classes share one
     write_problem(problem, out, format=file_format)
     offset = file_offset(problem, file_format)
+    note = offset_note(file_format, offset)
     written = {
         "file": str(out),
         "dataset": dataset,
@@ -88,15 +80,15 @@ def export(
         "couplings": problem.n_couplings,
         "bytes": out.stat().st_size,
         "offset": offset,
-        "note": offset_note(file_format, offset),
+        "note": note,
     }
     if as_json:
         print_json(written)
         return
     text = "{file}: class {class} of {dataset}, {variables} variables, {couplings:,} couplings, {bytes:,} bytes"
     say(text.format(**written))
-    if written["note"] is not None:
-        say(f"Note: {written['note']}.")
+    if note is not None:
+        say(f"Note: {note}.")
 
 
 @instances_app.callback()
@@ -129,7 +121,16 @@ def list_instances(select: Select = None, as_json: options.Json = False) -> None
       annealfit instances list
       annealfit instances list --select "*-d512-*" --json
     """
-    rows = [_describe_instance(instance) for instance in select_instances(select or ())]
+    from annealfit.studies.instances import INSTANCES, best_known, select_instances
+
+    rows = [
+        {
+            **instance.describe(),
+            **pick(best_known(instance), "couplings", "sha256", "energy", "proven", "found_by"),
+            "available": is_available(instance.features.dataset),
+        }
+        for instance in select_instances(select or ())
+    ]
     if as_json:
         print_json(rows)
         return
@@ -144,23 +145,6 @@ def list_instances(select: Select = None, as_json: options.Json = False) -> None
     print_table(rows, columns)
     proven = sum(row["proven"] for row in rows)
     say(f"{len(rows)} of {len(INSTANCES)} instances, {proven} with a proven optimum.")
-
-
-def _describe_instance(instance: Instance) -> dict[str, Any]:
-    from annealfit.studies.instances import best_known
-
-    known = best_known(instance)
-    return {
-        "name": instance.name,
-        "dataset": instance.features.dataset,
-        "d": instance.features.n_features,
-        "K": instance.bits,
-        **pick(instance, "coordinates", "stage"),
-        "class": instance.class_index,
-        "variables": instance.n_variables,
-        **pick(known, "couplings", "sha256", "energy", "proven", "found_by"),
-        "available": is_available(instance.features.dataset),
-    }
 
 
 @instances_app.command("write")
@@ -190,7 +174,7 @@ def write_instances(
       annealfit instances write problems --select "digits-d18-k3-*"
       annealfit instances write problems --select "*-d18-*" --format bqm
     """
-    from annealfit.studies.instances import require_data, write_instance
+    from annealfit.studies.instances import require_data, select_instances, write_instance
 
     chosen = select_instances(select or ())
     require_data(chosen)
@@ -201,13 +185,16 @@ def write_instances(
             update(description=instance.name)
             written.append(write_instance(instance, folder, words))
             update(advance=1)
-    for one in written:
-        if not one.sidecar["is_the_published_one"]:
-            warn(f"{one.instance.name}: {_OTHER_COEFFICIENTS}")
+    for sidecar in written:
+        if not sidecar["is_the_published_one"]:
+            warn(
+                f"{sidecar['name']}: its coefficients are not the published ones, bit for bit: are the data set's "
+                "files the official ones? The best known energy is that of the published answer, and not proven."
+            )
     if as_json:
-        print_json([{**one.sidecar, "paths": [str(path) for path in one.files]} for one in written])
+        print_json(written)
         return
-    files = [{**one.sidecar, **file} for one in written for file in one.sidecar["files"]]
+    files = [{**sidecar, **file} for sidecar in written for file in sidecar["files"]]
     columns = [
         Column("file", lambda file: file["file"], "left"),
         Column("variables", lambda file: str(file["variables"])),
@@ -230,7 +217,7 @@ def check_samples(
     samples: Annotated[Path, Argument(help="A .csv, .json or .npz file of instance names and bits.")],
     within: Annotated[
         float, Option(min=0, help="A read succeeds so close to the best known energy, relatively.")
-    ] = WITHIN,
+    ] = 1e-9,
     as_json: options.Json = False,
 ) -> None:
     """Score another solver's answers.
@@ -259,7 +246,20 @@ def check_samples(
     require_data([found.instance for found in answers])
     scores = [score_answers(found, within=within) for found in answers]
     if as_json:
-        print_json([_describe_score(score) for score in scores])
+        rows = [
+            {
+                "instance": score.instance.name,
+                "reads": len(score.energies),
+                "best_energy": score.best_energy,
+                "mean_energy": float(score.energies.mean()),
+                "best_known": score.known.energy,
+                "proven": score.known.proven,
+                **pick(score, "residual", "success", "verdict", "best_bits"),
+                "energies": score.energies.tolist(),
+            }
+            for score in scores
+        ]
+        print_json(rows)
         return
     columns = [
         Column("instance", lambda score: score.instance.name, "left"),
@@ -271,16 +271,3 @@ def check_samples(
         Column("best read is", lambda score: Text(score.verdict, "bold" * (score.verdict == "new best")), "fold"),
     ]
     print_table(scores, columns)
-
-
-def _describe_score(score: Score) -> dict[str, Any]:
-    return {
-        "instance": score.instance.name,
-        "reads": len(score.energies),
-        "best_energy": score.best_energy,
-        "mean_energy": float(score.energies.mean()),
-        "best_known": score.known.energy,
-        "proven": score.known.proven,
-        **pick(score, "residual", "success", "verdict", "best_bits"),
-        "energies": score.energies.tolist(),
-    }

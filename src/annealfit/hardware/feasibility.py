@@ -40,7 +40,7 @@ _PUBLISHED: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Workload:
-    """A training on a device: the size of its problems, and how often and how long each is annealed."""
+    """A training, or the rows of a layer, on a device: the size of the problems, and how each is annealed."""
 
     features: int
     classes: int
@@ -48,6 +48,7 @@ class Workload:
     reads: int = 100
     iterations: int = 200
     annealing_microseconds: float | None = None  # None is the device's default
+    bias: int = 1  # parameters beside the features; 0 for a row of a layer
 
     def __post_init__(self) -> None:
         check_number("features", self.features, Integral, minimum=1, remedy="the paper's is 18")
@@ -59,9 +60,14 @@ class Workload:
             check_number("annealing time", self.annealing_microseconds, above=0)
 
     @property
+    def parameters(self) -> int:
+        """The parameters of one problem, `d+1`."""
+        return self.features + self.bias
+
+    @property
     def variables(self) -> int:
-        """The variables of one class's problem, `(d+1)·K`."""
-        return (self.features + 1) * self.bits
+        """The variables of one problem, `(d+1)·K`."""
+        return self.parameters * self.bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +111,6 @@ def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Dev
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """The size of a chip and the most bits that fit it with this many features."""
-
-    chip: str
-    qubits: int
-    couplers: int
-    largest_clique: int
-    features: int
-    most_bits: int  # 0 if not even one bit per parameter fits
-
-
-@dataclass(frozen=True)
 class Placement:
     """The embeddings of the problems on the chip."""
 
@@ -141,36 +135,22 @@ class Cost:
 
 @dataclass(frozen=True)
 class Feasibility:
-    """The answer for one workload on one chip. Without an embedding there is a reason and a remedy."""
+    """The answer for one workload on one chip."""
 
     chip: str
+    qubits: int  # of the chip
+    couplers: int
+    largest_clique: int
     features: int
     classes: int
     bits: int
     variables: int
     couplings: int
-    largest_clique: int
-    most_bits: int
+    most_bits: int  # that fit the chip; 0 if not even one bit per parameter does
     embeds: bool
     placement: Placement | None
     cost: Cost | None
     resolutions: Mapping[str, Resolution]  # by coordinates; empty where no coefficients were given
-    reason: str = ""
-    remedy: str = ""
-
-
-def capacity_of(chip: Chip, features: int) -> Capacity:
-    """Return the chip's size and the most bits that fit at this number of features.
-
-    >>> from annealfit.hardware.topologies import ideal_chip
-    >>> capacity_of(ideal_chip("P16"), features=18).most_bits
-    9
-    """
-    bits = min(chip.largest_clique // (features + 1), MAX_BITS)
-    while bits and chip.clique((features + 1) * bits) is None:
-        bits -= 1
-    graph = chip.graph
-    return Capacity(chip.name, len(graph), graph.number_of_edges(), chip.largest_clique, features, bits)
 
 
 def assess(workload: Workload, device: Device, resolutions: Mapping[str, Resolution] | None = None) -> Feasibility:
@@ -178,31 +158,33 @@ def assess(workload: Workload, device: Device, resolutions: Mapping[str, Resolut
 
     >>> from annealfit.hardware.topologies import ideal_chip
     >>> row = assess(Workload(features=18, classes=10, bits=2), published_device(ideal_chip("P16")))
-    >>> row.variables, row.placement.longest_chain, row.placement.classes_at_once, row.cost.calls
-    (38, 5, 10, 200)
+    >>> row.variables, row.placement.longest_chain, row.placement.classes_at_once, row.cost.calls, row.most_bits
+    (38, 5, 10, 200, 9)
     """
+    chip, graph = device.chip, device.chip.graph
     if workload.annealing_microseconds is not None:
         shortest, longest = device.annealing_microseconds
-        name = f"annealing time in µs on {device.chip.name}"
+        name = f"annealing time in µs on {chip.name}"
         check_number(name, workload.annealing_microseconds, minimum=shortest, maximum=longest)
-    capacity = capacity_of(device.chip, workload.features)
-    placement = _place(workload, device.chip)
-    reason, remedy = ("", "") if placement else _explain(workload, capacity)
+    most_bits = min(chip.largest_clique // workload.parameters, MAX_BITS)
+    while most_bits and chip.clique(workload.parameters * most_bits) is None:
+        most_bits -= 1
+    placement = _place(workload, chip)
     return Feasibility(
-        chip=device.chip.name,
+        chip=chip.name,
+        qubits=len(graph),
+        couplers=graph.number_of_edges(),
+        largest_clique=chip.largest_clique,
         features=workload.features,
         classes=workload.classes,
         bits=workload.bits,
         variables=workload.variables,
         couplings=math.comb(workload.variables, 2),
-        largest_clique=capacity.largest_clique,
-        most_bits=capacity.most_bits,
+        most_bits=most_bits,
         embeds=placement is not None,
         placement=placement,
         cost=_estimate(workload, device, placement) if placement else None,
         resolutions=resolutions or {},
-        reason=reason,
-        remedy=remedy,
     )
 
 
@@ -238,16 +220,3 @@ def _estimate(workload: Workload, device: Device, placement: Placement) -> Cost:
     calls = calls_of_an_iteration * workload.iterations
     seconds = access_seconds(device.timing, qubits, reads, **parameters)
     return Cost(reads, calls_of_an_iteration, seconds, calls, calls * seconds)
-
-
-def _explain(workload: Workload, capacity: Capacity) -> tuple[str, str]:
-    """Return why the problems do not embed, and what to do."""
-    largest = capacity.largest_clique
-    reason = f"{workload.variables} variables do not embed: the largest clique of {capacity.chip} has {largest}"
-    if capacity.most_bits:
-        fitting = capacity.most_bits * (workload.features + 1)
-        return reason, f"use at most {capacity.most_bits} bits ({fitting} variables), or solve in blocks"
-    parameters = largest // workload.bits
-    if parameters == 0:
-        return reason, "use another chip: not even a block of one parameter fits this one"
-    return reason, f"solve in blocks of at most {parameters} of the {workload.features + 1} parameters"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,11 +67,6 @@ def chip_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Chip:
     if len(graph) == 0:
         raise InvalidInputError(f"{name} has no working qubit")
     return Chip(str(properties.get("chip_id", name)), graph)
-
-
-def read_chip(path: str | os.PathLike[str]) -> Chip:
-    """Read the chip of a JSON file of solver properties."""
-    return chip_of_solver(read_properties(path), Path(path).name)
 
 
 def read_properties(path: str | os.PathLike[str]) -> Mapping[str, Any]:

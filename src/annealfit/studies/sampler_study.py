@@ -1,4 +1,4 @@
-"""Samplers side by side: the same problems for each of them, and what training with each one reaches."""
+"""Samplers side by side: the same problems for each of them, against the proven optimum, and a training with each."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -22,25 +23,98 @@ from annealfit._support.errors import BudgetExhaustedError, InvalidInputError, S
 from annealfit._support.randomness import child_seed, child_seeds
 from annealfit._support.threads import blas_threads
 from annealfit.models import AnnealedClassifier
-from annealfit.problems.bounds import lower_bounds
 from annealfit.problems.problem import Problems
+from annealfit.samplers import LatticeSolver
 from annealfit.samplers.protocol import Sampler, solve_checked
 from annealfit.studies.records import Record
-from annealfit.studies.success import (
-    NEVER,
-    TRUTH_SECONDS,
-    UNKNOWN,
-    Estimate,
-    Truth,
-    estimate_share,
-    estimate_time,
-    find_truth,
-)
 from annealfit.studies.training_run import Prepared, fit_annealed, fit_optimum, measure
 from annealfit.training.method import as_method
 
+CONFIDENCE = 0.99  # with which a time to solution holds at least one success
+INTERVAL = 0.95  # of the intervals of estimates
 LOGISTIC = "logistic optimum"
 _SOLVES = 3  # the path of a study's solves below its seed; a training's own paths are 0 to 2
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number that was estimated from reads, and the ends of its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def estimate_share(successes: int, trials: int) -> Estimate:
+    """The share of trials that succeed, with Wilson's interval; without a trial it can be anything.
+
+    >>> estimate_share(5, 10)
+    Estimate(value=0.5, low=0.236..., high=0.763...)
+    """
+    if trials == 0:
+        return Estimate(0.0, 0.0, 1.0)
+    check_number("successes", successes, minimum=0, maximum=trials)
+    interval = binomtest(successes, trials).proportion_ci(INTERVAL, method="wilson")
+    return Estimate(successes / trials, float(interval.low), float(interval.high))
+
+
+def time_to_solution(seconds: float, share: float) -> float:
+    """Time until reads of `seconds` each, a `share` of which succeed, have succeeded at least once with 99 %.
+
+    `seconds · ln(1 − 0.99) / ln(1 − share)`, but never less than one read; infinite where no read succeeds.
+
+    >>> round(time_to_solution(2.0, 0.9), 9), time_to_solution(2.0, 1.0), time_to_solution(2.0, 0.0)
+    (4.0, 2.0, inf)
+    """
+    check_number("share", share, minimum=0, maximum=1)
+    if share >= CONFIDENCE:
+        return seconds
+    return seconds * math.log1p(-CONFIDENCE) / math.log1p(-share) if share > 0 else math.inf
+
+
+def estimate_time(seconds: float, share: Estimate) -> Estimate:
+    """The time to solution of an estimated share, at the share and at both ends of its interval."""
+    return Estimate(*(time_to_solution(seconds, p) for p in (share.value, share.high, share.low)))
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The lowest energies (P,) known of some problems, and which of them are proven to be the lowest there are."""
+
+    energies: NDArray[np.float64]
+    proven: NDArray[np.bool_]
+    seconds: float = 0.0  # of the search of all the problems
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the optimum of every problem is proven."""
+        return bool(self.proven.all())
+
+
+def find_truth(problems: Problems, time_limit: float = 10.0) -> Truth:
+    """Search every problem for its proven optimum, for `time_limit` seconds at most; then the best found counts.
+
+    A problem that is not convex is not searched: its lowest known energy is the lowest that samplers find.
+    """
+    solver = LatticeSolver(time_limit=time_limit)
+    solver.prepare()
+    began = time.perf_counter()
+    try:
+        answers = solver.solve(problems, [0] * len(problems))
+    except InvalidInputError:
+        return Truth(np.full(len(problems), np.inf), np.zeros(len(problems), dtype=bool))
+    energies = np.array([answer.best_energy for answer in answers])
+    proven = np.array([answer.info["proven"] for answer in answers])
+    return Truth(energies, proven, time.perf_counter() - began)
+
+
+@dataclass(frozen=True, eq=False)
+class Solves:
+    """What a sampler's repeated solves of one problem set gave."""
+
+    reads: tuple[NDArray[np.float64], ...]  # P arrays: the energies of all reads of a problem, of all repeats
+    seconds: NDArray[np.float64]  # (repeats,): of a solve of the whole set
+    access_seconds: float | None = None  # of a QPU: mean of a solve
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +124,6 @@ class ProblemSet:
     name: str
     after: int  # iterations before it
     problems: Problems
-    bounds: NDArray[np.float64]  # (P,): no energy is below, whatever the bits
     truth: Truth
     coordinates: str = "raw"
 
@@ -71,22 +144,12 @@ class ProblemSet:
 
     def knowing(self, solves: Mapping[str, Solves | str]) -> ProblemSet:
         """The set with what samplers found: without a proof, the lowest energy of all is the best known."""
-        truth = self.truth
+        proven, lowest = self.truth.proven, self.truth.energies
         for found in solves.values():
             if isinstance(found, Solves):
-                truth = truth.lowered(np.array([energies.min(initial=np.inf) for energies in found.reads]))
-        return replace(self, truth=truth)
-
-
-@dataclass(frozen=True, eq=False)
-class Solves:
-    """What a sampler's repeated solves of one problem set gave."""
-
-    energy: float  # of best reads, the sum over problems (0 without a read: no update), the mean over repeats
-    reads: tuple[NDArray[np.float64], ...]  # P arrays: the energies of all reads of a problem, of all repeats
-    seconds: NDArray[np.float64]  # (repeats,): of a solve of the whole set
-    unsolved: int = 0  # (problem, repeat) pairs without an answer
-    access_seconds: float | None = None  # of a QPU: mean of a solve
+                best = np.array([energies.min(initial=np.inf) for energies in found.reads])
+                lowest = np.where(proven, lowest, np.minimum(lowest, best))
+        return replace(self, truth=replace(self.truth, energies=lowest))
 
 
 @dataclass(frozen=True)
@@ -97,18 +160,15 @@ class SolveRow:
     problems: str  # the set's name
     coordinates: str = "raw"
     bits: int = 0
-    energy: float = math.nan  # of best reads, the sum over problems, the mean over repeats
-    gap: float = math.nan  # of the energy above the bound
     median_seconds: float = math.nan  # of a solve of the set
+    access_seconds: float | None = None  # of a device
     seconds_per_read: float = math.nan
     reads: tuple[int, ...] = ()  # of each problem
     successes: tuple[int, ...] = ()  # reads of each problem that are the lowest energy there is
-    success: Estimate = UNKNOWN  # share of all reads
-    seconds_to_solution: Estimate = NEVER  # median over the problems
+    success: Estimate = Estimate(math.nan, math.nan, math.nan)  # share of all reads
+    seconds_to_solution: Estimate = Estimate(math.inf, math.inf, math.inf)  # median over the problems
     residual: float = math.nan  # (E − E*)/|E*|, mean over reads and problems
     proven: bool = False  # every problem's lowest energy; else success is reaching the best known
-    access_seconds: float | None = None
-    unsolved: int = 0
     failure: str | None = None
 
     @property
@@ -152,7 +212,7 @@ def compare_samplers(
     late: int = 5,
     repeats: int = 1,
     target: float = 1e-9,
-    truth_seconds: float = TRUTH_SECONDS,
+    truth_seconds: float = 10.0,
     seed: int = 42,
     on_solve: Callable[[str], Any] = lambda name: None,
 ) -> Comparison:
@@ -201,7 +261,7 @@ def compare_samplers(
 
 
 def take_problems(
-    classifier: AnnealedClassifier, X: Any, y: Any, *, late: int, truth_seconds: float = TRUTH_SECONDS
+    classifier: AnnealedClassifier, X: Any, y: Any, *, late: int, truth_seconds: float = 10.0
 ) -> tuple[ProblemSet, ...]:
     """The problems of the first iteration and, unless `late` is 0, those after `late` iterations by its own sampler.
 
@@ -217,12 +277,12 @@ def take_problems(
     sets = []
     for name, after in (("first", 0), ("late", late))[: 2 if late else 1]:
         problems = endless.problems(X, y, after=after)
-        bounds, truth = lower_bounds(problems, tight=True), find_truth(problems, truth_seconds)
-        sets.append(ProblemSet(name, after, problems, bounds, truth, name_of_coordinates(classifier)))
+        truth = find_truth(problems, truth_seconds)
+        sets.append(ProblemSet(name, after, problems, truth, _coordinates_of(classifier)))
     return tuple(sets)
 
 
-def name_of_coordinates(classifier: AnnealedClassifier) -> str:
+def _coordinates_of(classifier: AnnealedClassifier) -> str:
     """The word of the classifier's coordinates, or the type's name where they are an object."""
     given = as_method(classifier.method).coordinates
     return given if isinstance(given, str) else type(given).__name__
@@ -249,9 +309,8 @@ def solve_repeatedly(
     The first solve pays for what is paid once: compiling, connecting, embedding.
     """
     numbers = np.arange(len(taken.problems))
-    energies, seconds = [], []
-    reads: list[list[NDArray[np.float64]]] = [[] for _ in numbers]
-    access, failures = 0.0, []
+    seconds, failures, access = [], [], 0.0
+    reads: list[list[NDArray[np.float64]]] = [[np.empty(0)] for _ in numbers]
     if sampler.preflight(taken.problems) is None:  # a device is paid for each solve, and its preflight embeds
         solve_checked(sampler, taken.problems[:1], child_seeds(seed, repeats, numbers[:1]).tolist())
         on_solve()
@@ -266,20 +325,16 @@ def solve_repeatedly(
             break  # what was paid for counts
         seconds.append(time.perf_counter() - started)
         on_solve()
-        best = np.zeros(len(numbers))
-        for number, (problem, answer) in enumerate(zip(taken.problems, answers, strict=True)):
+        for own, problem, answer in zip(reads, taken.problems, answers, strict=True):
             if answer.failure is None:
-                reads[number].append(problem.energy(answer.bits))  # recomputed: a sampler may report any energy
-                best[number] = reads[number][-1].min()
+                own.append(problem.energy(answer.bits))  # recomputed: a sampler may report any energy
             else:
                 failures.append(answer.failure)
-        energies.append(best.sum())
         access += float(sampler.summarise(answers).get("access_seconds", math.nan))
     if len(failures) == len(seconds) * len(numbers):
         raise SamplerError(f"no problem was solved in {len(seconds)} solves; {failures[0]}")
-    together = tuple(np.concatenate(found) if found else np.empty(0) for found in reads)
     mean_access = None if math.isnan(access) else access / len(seconds)
-    return Solves(float(np.mean(energies)), together, np.array(seconds), len(failures), mean_access)
+    return Solves(tuple(map(np.concatenate, reads)), np.array(seconds), mean_access)
 
 
 def rate_solves(taken: ProblemSet, solves: Mapping[str, Solves | str], target: float) -> list[SolveRow]:
@@ -319,9 +374,8 @@ def _rate(name: str, taken: ProblemSet, found: Solves, target: float) -> SolveRo
         name,
         taken.name,
         *taken.variant,
-        energy=found.energy,
-        gap=found.energy - float(taken.bounds.sum()),
         median_seconds=seconds,
+        access_seconds=found.access_seconds,
         seconds_per_read=per_read,
         reads=reads,
         successes=successes,
@@ -329,15 +383,13 @@ def _rate(name: str, taken: ProblemSet, found: Solves, target: float) -> SolveRo
         seconds_to_solution=Estimate(*np.median([(t.value, t.low, t.high) for t in times], axis=0).tolist()),
         residual=float(np.mean(residuals)) if residuals else math.nan,
         proven=taken.truth.is_proven,
-        access_seconds=found.access_seconds,
-        unsolved=found.unsolved,
     )
 
 
 def _train(
     name: str, classifier: AnnealedClassifier, prepared: Prepared, on_iteration: Callable[[], Any]
 ) -> TrainingRow:
-    def progress(_: Any) -> None:
+    def progress(_: Any) -> None:  # a callback's answer would end the training
         on_iteration()
 
     try:
@@ -346,7 +398,7 @@ def _train(
             record = measure(prepared, name, fit_annealed(prepared, classifier.set_params(callbacks=[progress])))
     except SamplerError as error:
         record = Record(name, error=str(error))
-    return TrainingRow(name_of_coordinates(classifier), classifier.bits, record)
+    return TrainingRow(_coordinates_of(classifier), classifier.bits, record)
 
 
 def _copy(classifier: AnnealedClassifier, **changes: Any) -> AnnealedClassifier:

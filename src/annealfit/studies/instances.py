@@ -1,0 +1,451 @@
+"""A seeded library of QUBO instances from real training: names, best known energies, problems, files, other answers.
+
+The catalogue is the table below: each row stands for every combination of its choices. Rows are only ever added: a
+published instance keeps its name, its coefficients and its digest.
+
+The same name gives the same coefficients bit for bit on every machine. The curvature is computed from the images;
+gradient and range are on record (`gradients.npz`, made by tools/instance_gradients.py), so that a later version that
+trains otherwise does not change what was published. Sums over images differ in their last bits from one machine to the
+next, so all numbers are rounded to a grid that such differences do not reach: curvature and gradient to 2⁻³⁰ of the
+largest, the range to 2⁻²⁰. On that grid every sum that an export takes is exact, and so the same everywhere.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from annealfit import __version__
+from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
+from annealfit._support.files import check_regular, read_arrays, write_json
+from annealfit._support.threads import blas_threads
+from annealfit.data.datasets import ImagePreparation, MissingDataError, is_available, load_dataset, read_local
+from annealfit.data.features import RandomConvFeatures
+from annealfit.models import AnnealedClassifier
+from annealfit.problems import export
+from annealfit.problems.coordinates import CentredCoordinates
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.importing import digest
+from annealfit.problems.problem import QuadraticProblem
+from annealfit.training import Method
+
+SEED = 42  # of the subset of images, the filters and the training
+LATE = 5  # iterations of the training before a late problem
+STAGES = {"first": 0, "late": LATE}
+RECORD_FILE = Path(__file__).with_name("instance_data") / "best_known.json"
+GRADIENTS_FILE = RECORD_FILE.with_name("gradients.npz")
+COEFFICIENT_BITS, RANGE_BITS = 30, 20
+LEADING = 100  # images of each class
+WITHIN = 1e-9  # of the best known energy: more than rounding, less than a difference that matters
+
+
+@dataclass(frozen=True)
+class ImageFeatures:
+    """What the features of an instance are computed from, and how."""
+
+    dataset: str
+    image_size: int
+    filters: int
+    kernel: int
+    pool: int
+    images: str = "drawn"  # 1,000 of the training part by the seed; "leading": the first of the test part
+
+    @property
+    def n_features(self) -> int:
+        """`d = ⌊(size − kernel + 1)/pool⌋² · filters`."""
+        return ((self.image_size - self.kernel + 1) // self.pool) ** 2 * self.filters
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One problem of one training: that of a class at the first iteration, or after some.
+
+    >>> INSTANCES[0].name, INSTANCES[0].n_variables
+    ('digits-d18-k1-raw-first-c0', 19)
+    """
+
+    features: ImageFeatures
+    bits: int
+    coordinates: str
+    stage: str  # of `STAGES`
+    class_index: int
+
+    @property
+    def name(self) -> str:
+        """Data set, features d, bits K, coordinates, stage and class."""
+        features = self.features
+        start = f"{features.dataset}-d{features.n_features}-k{self.bits}"
+        return f"{start}-{self.coordinates}-{self.stage}-c{self.class_index}"
+
+    @property
+    def n_variables(self) -> int:
+        """`(d + 1)·K`."""
+        return (self.features.n_features + 1) * self.bits
+
+    def describe(self) -> dict[str, Any]:
+        """What the name says, as plain data."""
+        return {
+            "name": self.name,
+            "dataset": self.features.dataset,
+            "d": self.features.n_features,
+            "K": self.bits,
+            "coordinates": self.coordinates,
+            "stage": self.stage,
+            "class": self.class_index,
+            "variables": self.n_variables,
+        }
+
+
+# Features, bits, classes; each in both coordinates and at both stages. The training parts of emnist and cifar10 come
+# in copies that are not complete, or not in one order: their instances are made from the first 100 images of each
+# class in the test part, of which there is one file.
+_TABLE: tuple[tuple[ImageFeatures, tuple[int, ...], tuple[int, ...]], ...] = (
+    # data set, side of the images, filters, kernel, pool
+    (ImageFeatures("digits", 8, 2, 3, 2), (1, 2, 5, 10, 20), (0,)),  # d = 18
+    (ImageFeatures("digits", 8, 2, 3, 2), (3,), (0, 3, 8)),
+    (ImageFeatures("digits", 8, 4, 3, 2), (1, 2, 3, 5, 10), (0,)),  # 36
+    (ImageFeatures("digits", 8, 8, 3, 2), (1, 2, 3), (0,)),  # 72
+    (ImageFeatures("mnist", 8, 2, 3, 2), (1, 3), (0,)),  # 18
+    (ImageFeatures("mnist", 8, 8, 3, 2), (1, 2, 3, 20), (1,)),  # 72
+    (ImageFeatures("mnist", 16, 8, 5, 3), (1, 3), (2,)),  # 128
+    (ImageFeatures("mnist", 28, 8, 5, 3), (1, 2, 3), (3,)),  # 512
+    (ImageFeatures("fashion_mnist", 8, 2, 3, 2), (1, 3), (0,)),  # 18
+    (ImageFeatures("fashion_mnist", 8, 4, 3, 2), (2, 5), (6,)),  # 36
+    (ImageFeatures("fashion_mnist", 28, 8, 5, 3), (1, 3), (4,)),  # 512
+    (ImageFeatures("kmnist", 8, 2, 3, 2), (1, 3), (0,)),  # 18
+    (ImageFeatures("kmnist", 8, 8, 3, 2), (2,), (5,)),  # 72
+    (ImageFeatures("emnist", 8, 2, 3, 2, "leading"), (1, 3), (0,)),  # 18
+    (ImageFeatures("emnist", 8, 4, 3, 2, "leading"), (3, 15), (7,)),  # 36
+    (ImageFeatures("cifar10", 8, 2, 3, 2, "leading"), (1, 3), (0,)),  # 18
+    (ImageFeatures("cifar10", 8, 8, 3, 2, "leading"), (3,), (9,)),  # 72
+    (ImageFeatures("cifar10", 20, 4, 5, 2, "leading"), (1, 2), (8,)),  # 256
+)
+
+INSTANCES: tuple[Instance, ...] = tuple(
+    Instance(features, *choice)
+    for features, bits, classes in _TABLE
+    for choice in product(bits, ("raw", "centred"), STAGES, classes)
+)
+_BY_NAME = {instance.name: instance for instance in INSTANCES}
+
+
+def find_instance(name: str) -> Instance:
+    """The instance of this name, or an error that suggests the nearest name."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise InvalidInputError(f"there is no instance {name!r}; {hint}`annealfit instances list` names all")
+
+
+def select_instances(patterns: Sequence[str] = ()) -> tuple[Instance, ...]:
+    """The instances whose names match one of the patterns (`*` stands for anything), in the catalogue's order.
+
+    >>> [instance.name for instance in select_instances(["digits-d18-k1-centred-*"])]
+    ['digits-d18-k1-centred-first-c0', 'digits-d18-k1-centred-late-c0']
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in _BY_NAME):
+            raise InvalidInputError(
+                f"no instance is called {pattern!r}; names are like {INSTANCES[0].name}, * stands for anything "
+                "(quote it), and `annealfit instances list` names all"
+            )
+    chosen = patterns or ("*",)
+    return tuple(i for i in INSTANCES if any(fnmatchcase(i.name, pattern) for pattern in chosen))
+
+
+@dataclass(frozen=True)
+class BestKnown:
+    """The lowest energy known of an instance, the bits that have it, and the sampler that found them."""
+
+    energy: float
+    proven: bool  # no bits have a lower one; else it is the best of many tries
+    found_by: dict[str, Any]  # the sampler and its settings
+    bits: str  # of 0 and 1, variable 0 first
+    sha256: str  # of the coefficients it was found for
+    couplings: int
+
+
+def best_known(instance: Instance) -> BestKnown:
+    """The record of an instance."""
+    try:
+        return BestKnown(**_records()[instance.name])
+    except KeyError as error:
+        raise InvalidInputError(f"{instance.name} has no best known energy; find one: tools/best_known.py") from error
+
+
+@cache
+def _records() -> dict[str, dict[str, Any]]:
+    records: dict[str, dict[str, Any]] = json.loads(RECORD_FILE.read_text(encoding="utf-8"))
+    return records
+
+
+def make_problem(instance: Instance) -> QuadraticProblem:
+    """The problem of an instance, made from the data set's images."""
+    *gradient, update_range = _gradients()[instance.name]
+    curvature = _curvature(instance.features, instance.coordinates)
+    return QuadraticProblem(curvature, np.array(gradient), Encoding(instance.bits, float(update_range)))
+
+
+def round_to_grid(values: ArrayLike, bits: int) -> NDArray[np.float64]:
+    """Values rounded to multiples of a power of two, such that the largest needs at most this many bits.
+
+    >>> round_to_grid([0.9, 0.3, 0.01], 4).tolist()
+    [0.875, 0.3125, 0.0]
+    """
+    given = np.asarray(values, dtype=np.float64)
+    _, exponent = np.frexp(np.abs(given).max())
+    return np.ldexp(np.rint(np.ldexp(given, bits - exponent)), exponent - bits)
+
+
+class TrainingFeatures(NamedTuple):
+    """The rows of the training."""
+
+    X: NDArray[np.float64]  # (N, d)
+    y: NDArray[np.intp]
+    class_names: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def training_features(features: ImageFeatures) -> TrainingFeatures:
+    """The features of the images that an instance is made from, and their labels."""
+    if features.images == "drawn":
+        dataset = load_dataset(features.dataset, seed=SEED, size=features.image_size)
+        images, labels, class_names = dataset.X_train, dataset.y_train, dataset.class_names
+    else:
+        parts = read_local(features.dataset)
+        part, preparation = parts.test or parts.train, ImagePreparation((features.image_size,) * 2)
+        by_class = [np.flatnonzero(part.labels == label)[:LEADING] for label in range(len(parts.class_names))]
+        chosen = np.sort(np.concatenate(by_class))
+        images = np.concatenate([preparation(stack) for stack in part.pick(chosen)])
+        labels, class_names = part.labels[chosen], parts.class_names
+    convolution = RandomConvFeatures(features.filters, features.kernel, features.pool, random_state=SEED)
+    return TrainingFeatures(convolution.fit_transform(images), labels, class_names)
+
+
+def make_classifier_of(instance: Instance) -> AnnealedClassifier:
+    """The classifier whose training the instance is of."""
+    # The library keeps the unit of the bias that it was made with: what has a name and a digest does not change.
+    basis = CentredCoordinates(bias_unit=1.0) if instance.coordinates == "centred" else instance.coordinates
+    method = Method(curvature="bound", coordinates=basis)
+    return AnnealedClassifier(bits=instance.bits, regularization=1e-3, method=method, random_state=SEED)
+
+
+@lru_cache(maxsize=2)
+def _curvature(features: ImageFeatures, coordinates: str) -> Curvature:
+    """The curvature of all classes, bits and iterations: it does not change in the course of a training."""
+    seen = training_features(features)
+    classifier = make_classifier_of(Instance(features, 1, coordinates, "first", 0))
+    with blas_threads(0):
+        curvature = classifier.problems(seen.X, seen.y).metrics[0]
+    return Curvature(round_to_grid(curvature.matrix, COEFFICIENT_BITS))
+
+
+@cache
+def _gradients() -> dict[str, NDArray[np.float64]]:
+    """By name: the gradient (D), and the range after it."""
+    with np.load(GRADIENTS_FILE, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def parse_bits(text: str) -> NDArray[np.uint8]:
+    """Bits from a text of 0 and 1.
+
+    >>> parse_bits("0110").tolist()
+    [0, 1, 1, 0]
+    """
+    return np.frombuffer(text.encode("ascii"), dtype=np.uint8) - ord("0")
+
+
+def best_known_for(instance: Instance, problem: QuadraticProblem) -> BestKnown:
+    """The record of an instance, for the problem as it was made here.
+
+    If its coefficients are not those on record, the recorded bits are still an answer, but a proof is no longer one.
+    """
+    known, found_digest = best_known(instance), digest(problem.to_qubo())
+    if found_digest == known.sha256:
+        return known
+    energy = problem.energy(parse_bits(known.bits))
+    return replace(known, energy=energy, proven=False, sha256=found_digest, couplings=problem.n_couplings)
+
+
+def require_data(instances: Sequence[Instance]) -> None:
+    """Raise if a data set that the instances are made from is not on this machine."""
+    needed = dict.fromkeys(instance.features.dataset for instance in instances)
+    missing = [name for name in needed if not is_available(name)]
+    if missing:
+        remedies = ", ".join(f"`annealfit datasets fetch {name}`" for name in missing)
+        raise MissingDataError(
+            f"instances of {', '.join(missing)} are made from images that are not here; get them with {remedies}, "
+            "or choose others with --select"
+        )
+
+
+def write_instance(instance: Instance, folder: Path, formats: Sequence[str]) -> dict[str, Any]:
+    """Write the problem in each of the formats, and beside them a sidecar `NAME.json`; return what the sidecar says."""
+    problem = make_problem(instance)
+    known, published, features = best_known_for(instance, problem), best_known(instance), asdict(instance.features)
+    files = []
+    for word in formats:
+        file = export.write(problem, folder / f"{instance.name}.{word}", format=word)
+        offset = export.file_offset(problem, word)
+        files.append({"file": file.name, "format": word, "offset": offset, "note": export.offset_note(word, offset)})
+    sidecar = {
+        **instance.describe(),
+        "couplings": problem.n_couplings,
+        "offset": export.file_offset(problem, "qubo"),
+        "seed": SEED,
+        "features": {name: value for name, value in features.items() if name != "dataset"},
+        "range": problem.encoding.range,
+        "iterations_before": STAGES[instance.stage],
+        "class_name": training_features(instance.features).class_names[instance.class_index],
+        "sha256": known.sha256,
+        "is_the_published_one": known.sha256 == published.sha256,
+        "best_known": {name: getattr(known, name) for name in ("energy", "proven", "found_by", "bits")},
+        "annealfit": __version__,
+        "files": files,
+    }
+    write_json(folder / f"{instance.name}.json", sidecar)
+    return sidecar
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The reads for one instance."""
+
+    instance: Instance
+    bits: NDArray[np.uint8]  # (reads, variables)
+
+
+def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
+    """The reads of a file, by instance in the order of their first appearance.
+
+    CSV: `name,bits` per line, the bits as one word (`0110…`) or one per column; a header `instance,bits` is optional,
+    and lines that begin with `#` are skipped. JSON: a list of objects that have an `instance` and its `bits`, as one
+    word or as a list, or one object that has a list of `bits` under each name. npz: an array (reads, variables) under
+    each name.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in _READERS:
+        raise InvalidInputError(f"{os.fspath(path)} is none of {', '.join(_READERS)}; write samples as one of them")
+    check_regular(path)
+    reads: dict[Instance, list[NDArray[np.uint8]]] = {}
+    for place, name, bits in _READERS[suffix](Path(path)):
+        try:
+            instance = find_instance(name)
+            checked = _checked_bits(instance, bits)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{os.fspath(path)}, {place}: {error}") from error
+        reads.setdefault(instance, []).append(checked)
+    if not reads:
+        raise InvalidInputError(f"{os.fspath(path)} has no samples; write a line per read: name,bits")
+    return [Answers(instance, np.stack(rows)) for instance, rows in reads.items()]
+
+
+def _read_csv(path: Path) -> Iterator[tuple[str, str, Any]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is not a CSV file of samples: {error}") from error
+    for number, cells in lines:
+        is_header = number == 1 and cells[:1] == ["instance"]
+        if any(cells) and not is_header and not cells[0].startswith("#"):
+            yield f"line {number}", cells[0], "".join(cells[1:])
+
+
+def _read_json(path: Path) -> Iterator[tuple[str, str, Any]]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not JSON: {error}") from error
+    if isinstance(content, dict):
+        for name, reads in content.items():
+            if not isinstance(reads, list):
+                raise FileFormatError(f"{path}, {name}: expected a list of reads, each bits as text or as a list")
+            yield from ((f"{name}, read {number}", name, bits) for number, bits in enumerate(reads, 1))
+        return
+    if not isinstance(content, list):
+        raise FileFormatError(f'{path} holds no list of samples; write [{{"instance": name, "bits": bits}}, …]')
+    for number, entry in enumerate(content, 1):
+        if not isinstance(entry, dict) or not isinstance(entry.get("instance"), str) or "bits" not in entry:
+            raise FileFormatError(f'{path}, entry {number}: expected {{"instance": name, "bits": "0110…"}}')
+        yield f"entry {number}", entry["instance"], entry["bits"]
+
+
+def _read_npz(path: Path) -> Iterator[tuple[str, str, Any]]:
+    for name, reads in read_arrays(path).items():
+        for number, bits in enumerate(np.atleast_2d(reads) if reads.ndim else [], 1):
+            yield f"{name}, read {number}", name, bits
+
+
+# A read in a file: its place, the name of its instance, its bits.
+_READERS = {".csv": _read_csv, ".json": _read_json, ".npz": _read_npz}
+
+
+def _checked_bits(instance: Instance, bits: Any) -> NDArray[np.uint8]:
+    if isinstance(bits, str):
+        bits = [int(digit) if digit in "01" else digit for digit in bits if not digit.isspace()]
+    try:
+        given = np.asarray(bits, dtype=object)
+    except ValueError:  # rows of different lengths
+        given = np.empty(0, dtype=object)
+    if given.shape != (instance.n_variables,):
+        found = f"{len(given)} bits" if given.ndim == 1 else f"bits of shape {given.shape}"
+        raise InvalidInputError(f"{found}; {instance.name} has {instance.n_variables} variables")
+    for position, bit in enumerate(given):
+        if not isinstance(bit, int | float | np.number | np.bool_) or bit not in (0, 1):
+            shown = bit.item() if isinstance(bit, np.generic) else bit
+            hint = "; for spins write (1 + spin) / 2" if shown == -1 else ""
+            raise InvalidInputError(f"variable {position} is {shown!r}; bits are 0 or 1{hint}")
+    return given.astype(np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """How the reads for one instance compare with the best known energy."""
+
+    instance: Instance
+    energies: NDArray[np.float64]  # (reads,), computed from the bits
+    known: BestKnown
+    best_bits: str
+    best_energy: float
+    residual: float  # of the lowest energy above the best known, as a share of the latter; below 0 it is a new best
+    success: float  # the share of reads that reached the best known energy
+    verdict: str  # where the best read stands, in words
+
+
+def score_answers(answers: Answers, *, within: float = WITHIN) -> Score:
+    """Compute the energies of all reads, and compare.
+
+    A read counts as a success if its energy is within this share of the best known energy.
+    """
+    check_number("within", within, minimum=0)
+    problem = make_problem(answers.instance)
+    known = best_known_for(answers.instance, problem)
+    energies = problem.energy(answers.bits)
+    best, scale = int(np.argmin(energies)), abs(known.energy) or 1.0
+    residual = (float(energies[best]) - known.energy) / scale
+    if residual > within:
+        verdict = "above"
+    elif residual < -within:
+        verdict = "below a proven optimum: please report it" if known.proven else "new best"
+    else:
+        verdict = "optimal" if known.proven else "best known"
+    bits = "".join(map(str, answers.bits[best].tolist()))
+    success = float((energies <= known.energy + within * scale).mean())
+    return Score(answers.instance, energies, known, bits, float(energies[best]), residual, success, verdict)
