@@ -195,7 +195,7 @@ def _batches(count: int, values: int) -> Iterator[slice]:
 
 
 def _flat(outputs: Values) -> Values:
-    """Flatten the outputs (n, h, w, filters) of the last layer to features (n, d): filter by filter."""
+    """Flatten outputs (n, h, w, filters) to features (n, d), filter by filter."""
     return outputs.transpose(0, 3, 1, 2).reshape(len(outputs), -1)
 
 

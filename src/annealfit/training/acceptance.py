@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from annealfit._support.arrays import Array, rounded
 from annealfit._support.errors import InvalidInputError
+from annealfit.training.objectives import Point
 from annealfit.training.objectives.linear_head import group_starts
-from annealfit.training.objectives.protocol import Point
 
 Multiple = float | Array  # one for all blocks, or one per block (B,)
 

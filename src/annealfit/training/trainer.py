@@ -31,7 +31,7 @@ from annealfit.samplers.protocol import Preflight, Sampler, Samples, solve_check
 from annealfit.training.acceptance import Decision, Proposal
 from annealfit.training.checkpoint import CheckpointFile
 from annealfit.training.method import Method
-from annealfit.training.objectives.protocol import Objective, Point
+from annealfit.training.objectives import Objective, Point
 from annealfit.training.policies import ANNEALS, DampingPolicy, Outcome
 from annealfit.training.state import Anchor, Best, HistoryRow, NetworkState, TrainingState, merit_of
 

@@ -137,17 +137,22 @@ class DenseChunk(Chunk):
 
     def project(self, weights: Array) -> Array:
         """Return `WᵀXᵀ` (O, n)."""
-        return _double(weights.T.astype(self._augmented.dtype, copy=False) @ self._augmented.T)
+        found = weights.T.astype(self._augmented.dtype, copy=False) @ self._augmented.T
+        return found.astype(np.float64, copy=False)
 
     def moments(self, values: Array) -> Array:
         """Return `VX` (O, D)."""
-        return _double(values.astype(self._augmented.dtype, copy=False) @ self._augmented)
+        found = values.astype(self._augmented.dtype, copy=False) @ self._augmented
+        return found.astype(np.float64, copy=False)
 
     def gram(self, values: Array | None = None) -> Array:
         """Return `Xᵀ diag(v) X` (D, D)."""
         left, dtype = self._augmented.T, self._augmented.dtype
         found = (left if values is None else left * values.astype(dtype, copy=False)) @ self._augmented
-        return found if dtype == np.float64 else (_double(found) + _double(found).T) / 2
+        if dtype == np.float64:
+            return found
+        exact = found.astype(np.float64)
+        return (exact + exact.T) / 2
 
     def column_sums(self) -> Array:
         """Return weighted sums of the columns, their squares and magnitudes (3, D)."""
@@ -193,10 +198,6 @@ class DenseChunk(Chunk):
     def content(self) -> Iterable[NDArray[Any]]:
         """Return the features with the column of ones."""
         return (self._augmented,)
-
-
-def _double(found: NDArray[Any]) -> Array:
-    return found.astype(np.float64, copy=False)
 
 
 class SingleChunk(DenseChunk):

@@ -58,10 +58,6 @@ class SlicedTable:
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         return np.asarray(self.source[rows])
 
-    def part(self, first: int, last: int) -> SlicedTable:
-        """Return some of the rows as a table that can be sent to another process."""
-        return Selection(self, np.arange(first, last))
-
 
 class NpyTable(SlicedTable):
     """The array of a .npy file, memory-mapped. Pickled, it is the path: the other process must see the same file."""
@@ -91,10 +87,6 @@ class Selection(SlicedTable):
             return np.empty((0, *self.shape[1:]), self.dtype)
         first = int(chosen[0])
         return np.asarray(self.source[first : int(chosen[-1]) + 1])[chosen - first]
-
-    def part(self, first: int, last: int) -> SlicedTable:
-        """Return some of the rows."""
-        return Selection(self.source, self._positions[first:last])
 
 
 class MappedTable(SlicedTable):

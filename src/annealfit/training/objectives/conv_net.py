@@ -23,7 +23,7 @@ from annealfit._support.randomness import child_seed
 from annealfit._support.threads import in_order
 from annealfit.data.convolution import Images, Network, NetworkRows
 from annealfit.problems.curvature import Curvature
-from annealfit.training.objectives.linear_head import HeadPoint, LinearHead, Link, link_of
+from annealfit.training.objectives.linear_head import HeadPoint, LinearHead, link_of
 
 HEAD = "head"
 _CURVATURE_ROWS = 3  # path below the seed of a training; 0 to 2 are initial weights, anneals and validation
@@ -60,21 +60,13 @@ class ConvNet:
         self.images, self.network, self.filters = images, network, tuple(filters)
         self.trained, self.regularization = tuple(sorted(trained)), float(regularization)
         self.curvature_rows, self.seed = curvature_rows, seed
+        self.multiplications = len(images) * network.multiplications  # of a forward pass of all images
+        self.link = link_of(images.n_classes)  # of the head
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the trained layers in their order, and of the head."""
         return (*(layer_name(layer) for layer in self.trained), HEAD)
-
-    @property
-    def multiplications(self) -> float:
-        """Multiplications of a forward pass of all images."""
-        return len(self.images) * self.network.multiplications
-
-    @cached_property
-    def link(self) -> Link:
-        """The link of the head."""
-        return link_of(self.images.n_classes)
 
     def filters_of(self, weights: Mapping[str, Array]) -> tuple[Array, ...]:
         """Return the filters of every layer, trained or not."""
@@ -125,7 +117,6 @@ class NetworkHeadPoint(HeadPoint):
     """The head of a network at some weights. Other filters may always do better, so there is no certificate."""
 
     head: NetworkHead
-
     has_certificate = False
 
 
@@ -138,18 +129,9 @@ class ConvLayer:
         self.head_weights, self._others = start.weights, start.head.filters
         shape = net.network.layers[layer]
         self.n_blocks, self.n_parameters = shape.filters, shape.n_parameters
-
-    @property
-    def multiplications(self) -> float:
-        """Multiplications of a forward pass of all images."""
-        return self.net.multiplications
-
-    @cached_property
-    def ridge(self) -> Array:
-        """Diagonal of `Λ = λ·diag(1, …, 1, 0)`, (D,)."""
-        diagonal = np.full(self.n_parameters, self.net.regularization)
-        diagonal[-1] = 0.0
-        return diagonal
+        self.ridge = np.full(self.n_parameters, net.regularization)  # diagonal of Λ = λ·diag(1, …, 1, 0), (D,)
+        self.ridge[-1] = 0.0
+        self.multiplications = net.multiplications
 
     def at(self, weights: Array) -> LayerPoint:
         """Return the network with these filters (F, D) in the layer."""
@@ -194,7 +176,7 @@ class LayerPoint:
             by_filter = np.ascontiguousarray(roots.reshape(-1, *roots.shape[2:]).transpose(1, 0, 2))
             return (by_filter.transpose(0, 2, 1) @ by_filter).astype(np.float64)
 
-        return _symmetric(self._mean_over_roots(term))
+        return self._mean_over_roots(term)
 
     def joint_gram(self) -> Array:
         """Return the Gauss-Newton curvature of all filters, without the penalty (F·D, F·D)."""
@@ -203,7 +185,7 @@ class LayerPoint:
             flat = roots.reshape(roots.shape[0] * roots.shape[1], -1)
             return (flat.T @ flat).astype(np.float64)
 
-        return _symmetric(self._mean_over_roots(term))
+        return self._mean_over_roots(term)
 
     def step_from(self, previous: Array) -> Array:
         """Return the step from previous filters."""
@@ -238,7 +220,10 @@ class LayerPoint:
         return -np.inf
 
     def _mean_over_roots(self, term: Callable[[NDArray[Any]], Array]) -> Array:
-        """Return the weighted mean of a term of `R_nJ_n` (n, outputs, F, D) over the curvature's images."""
+        """Return the weighted mean of a term of `R_nJ_n` (n, outputs, F, D) over the curvature's images.
+
+        The asymmetry of the matrices, which are products in single precision, is removed.
+        """
         positions, weights = self.layer.positions, self.layer.net.images.weights
         total_weight = float(len(positions)) if weights is None else float(weights[positions].sum())
         groups = [positions[first : first + _IMAGES_AT_ONCE] for first in range(0, len(positions), _IMAGES_AT_ONCE)]
@@ -246,7 +231,8 @@ class LayerPoint:
         def of_group(group: NDArray[np.intp]) -> Array:
             return sum(map(term, self._roots(group)), np.zeros(()))
 
-        return sum(in_order(of_group, groups), np.zeros(())) / total_weight
+        found = sum(in_order(of_group, groups), np.zeros(())) / total_weight
+        return (found + np.swapaxes(found, -1, -2)) / 2
 
     def _roots(self, positions: NDArray[np.intp]) -> Iterator[NDArray[Any]]:
         """Yield `√a_n·R_nJ_n` of some images in batches, with `RᵀR` the Hessian of an image's loss in its outputs."""
@@ -267,11 +253,6 @@ class LayerPoint:
         self, images: NDArray[Any], cotangents: Callable[[NDArray[Any], slice], Array]
     ) -> Iterator[NDArray[Any]]:
         return self.layer.net.network.jacobians(images, self.filters, self.layer.layer, cotangents)
-
-
-def _symmetric(matrices: Array) -> Array:
-    """Remove the asymmetry of products in single precision."""
-    return (matrices + np.swapaxes(matrices, -1, -2)) / 2
 
 
 def by_filter(layer: ConvLayer) -> Callable[[LayerPoint], list[Curvature]]:

@@ -216,6 +216,9 @@ class LinearHead:
     def __init__(self, rows: Rows, regularization: float, *, compiled: bool = True) -> None:
         self.rows, self.regularization = rows, float(regularization)
         self.link = link_of(rows.n_classes, compiled=compiled)
+        self.n_parameters, self.n_outputs = rows.n_parameters, self.link.n_outputs  # D, and number of blocks
+        self.ridge = np.full(self.n_parameters, self.regularization)  # diagonal of Λ = λ·diag(1, …, 1, 0), (D,)
+        self.ridge[-1] = 0.0
         self._recent: deque[Outputs] = deque(maxlen=3)
 
     @classmethod
@@ -234,26 +237,9 @@ class LinearHead:
         return cls(rows, regularization, compiled=arithmetic != "numpy")
 
     @property
-    def n_parameters(self) -> int:
-        """Parameters of one output, D."""
-        return self.rows.n_parameters
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs."""
-        return self.link.n_outputs
-
-    @property
     def multiplications(self) -> float:
         """Multiplications of the product of all rows with the weights."""
         return float(self.rows.entries * self.n_outputs)
-
-    @cached_property
-    def ridge(self) -> Array:
-        """Diagonal of `Λ = λ·diag(1, …, 1, 0)`, (D,)."""
-        diagonal = np.full(self.n_parameters, self.regularization)
-        diagonal[-1] = 0.0
-        return diagonal
 
     @cached_property
     def gram(self) -> Array:
@@ -460,7 +446,7 @@ class HeadPoint:
 
     @cached_property
     def exact_loss(self) -> float:
-        """The loss in double precision, where outputs are in single."""
+        """The loss in double precision."""
         return self.head.evaluate(self.exact_outputs)[0] + self.penalty if self.head.rows.is_single else self.loss
 
     @property
