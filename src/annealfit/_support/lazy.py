@@ -41,34 +41,25 @@ def lazy_exports(package: str, places: Mapping[str, str]) -> tuple[Callable[[str
     return get, names
 
 
+# Modules of 0.2.0 that are now in a package, under the same name.
+_NOW_IN = {
+    "_support": ("errors", "randomness", "schema", "threads"),
+    "data": ("convolution", "datasets", "features", "rows"),
+    "models": ("baselines", "image_classifier", "metrics"),
+    "problems": ("bounds", "coordinates", "encoding", "export", "problem"),
+    "studies": ("instances", "report"),
+    "training": ("objectives",),
+}
 # Import paths of 0.2.0 and their modules now. A package's submodules follow it.
-MOVED = {
-    "annealfit.baselines": "annealfit.models.baselines",
-    "annealfit.bounds": "annealfit.problems.bounds",
+MOVED = {f"annealfit.{name}": f"annealfit.{package}.{name}" for package, names in _NOW_IN.items() for name in names} | {
     "annealfit.classifier": "annealfit.models",
     "annealfit.classifier.estimator": "annealfit.models.classifier",
-    "annealfit.convolution": "annealfit.data.convolution",
-    "annealfit.coordinates": "annealfit.problems.coordinates",
-    "annealfit.datasets": "annealfit.data.datasets",
-    "annealfit.encoding": "annealfit.problems.encoding",
-    "annealfit.errors": "annealfit._support.errors",
     "annealfit.experiments": "annealfit.studies",
     "annealfit.experiments.paper": "annealfit.studies.paper_tables",
     "annealfit.experiments.spec": "annealfit.studies.records",
-    "annealfit.export": "annealfit.problems.export",
     "annealfit.exported": "annealfit.problems.importing",
-    "annealfit.features": "annealfit.data.features",
-    "annealfit.image_classifier": "annealfit.models.image_classifier",
-    "annealfit.instances": "annealfit.studies.instances",
-    "annealfit.metrics": "annealfit.models.metrics",
-    "annealfit.objectives": "annealfit.training.objectives",
     "annealfit.persistence": "annealfit._support.files",
-    "annealfit.problem": "annealfit.problems.problem",
-    "annealfit.randomness": "annealfit._support.randomness",
-    "annealfit.report": "annealfit.studies.report",
-    "annealfit.rows": "annealfit.data.rows",
     "annealfit.samplers.adapters": "annealfit.samplers",
-    "annealfit.schema": "annealfit._support.schema",
     "annealfit.studies.layer_study": "annealfit.studies.hardware_study",
     "annealfit.studies.report.cells": "annealfit.studies.report.tables",
     "annealfit.studies.report.hardware_figure": "annealfit.studies.report.figures",
@@ -83,7 +74,6 @@ MOVED = {
     "annealfit.studies.store": "annealfit.studies.records",
     "annealfit.studies.success": "annealfit.studies.sampler_study",
     "annealfit.studies.truth": "annealfit.studies.sampler_study",
-    "annealfit.threads": "annealfit._support.threads",
     "annealfit.training.initialization": "annealfit.training.policies",
 }
 
