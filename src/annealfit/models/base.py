@@ -366,13 +366,13 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
 
 def _check_shapes(path: Path, stored: Any, wanted: Any) -> None:
     """Raise unless weights from a checkpoint have the shapes of those to train."""
-
-    def shapes(weights: Any) -> Any:
-        return {name: own.shape for name, own in weights.items()} if isinstance(weights, Mapping) else weights.shape
-
-    if shapes(stored) != shapes(wanted):
+    shapes = [
+        {name: own.shape for name, own in weights.items()} if isinstance(weights, Mapping) else weights.shape
+        for weights in (stored, wanted)
+    ]
+    if shapes[0] != shapes[1]:
         raise CheckpointError(
-            f"{path} holds weights of shape {shapes(stored)}, and this version trains {shapes(wanted)}: "
+            f"{path} holds weights of shape {shapes[0]}, and this version trains {shapes[1]}: "
             "0.1.0 had two outputs for two classes; start anew with another checkpoint path"
         )
 

@@ -185,16 +185,21 @@ class AnnealedConvNet(AnnealedEstimator):
     def _data_of_tables(
         self, table: LabelledTable, held_out: LabelledTable | None, classes: NDArray[Any], seed: int
     ) -> TrainingData:
-        self._drawn = self._first_features(table.features, seed)
-        self.n_features_in_ = self._drawn.n_features_in_
-        filters = [join_filters(*layer) for layer in zip(self._drawn.filters_, self._drawn.biases_, strict=True)]
+        self._drawn = drawn = self._first_features(table.features, seed)
+        self.n_features_in_, scaler = drawn.n_features_in_, drawn.pixel_scaler_
+        filters = [join_filters(*layer) for layer in zip(drawn.filters_, drawn.biases_, strict=True)]
         trained, rows = self.trained_layers(), self._filters.curvature_rows
 
         def net(part: LabelledTable, regularization: float, shifts: int) -> ConvNet:
-            images = self._images(part, classes, shifts)
-            return ConvNet(
-                images, self._drawn.network_, filters, trained, regularization, curvature_rows=rows, seed=seed
+            images = Images(
+                drawn.as_images(part.features),
+                np.searchsorted(classes, part.targets),
+                len(classes),
+                part.weights,
+                shifts=shifts_within(shifts),
+                scaling=None if scaler is None else (scaler.mean_, scaler.scale_),
             )
+            return ConvNet(images, drawn.network_, filters, trained, regularization, curvature_rows=rows, seed=seed)
 
         objective = net(table, self.regularization, int(self.shifts))
         if held_out is None:
@@ -210,17 +215,6 @@ class AnnealedConvNet(AnnealedEstimator):
         if was != now:
             raise InvalidInputError(f"warm_start=True continues a training of filters {was}; these would be {now}")
         return drawn.with_filters(self.filters_, self.biases_)
-
-    def _images(self, table: LabelledTable, classes: NDArray[Any], shifts: int) -> Images:
-        scaler = self._drawn.pixel_scaler_
-        return Images(
-            self._drawn.as_images(table.features),
-            np.searchsorted(classes, table.targets),
-            len(classes),
-            table.weights,
-            shifts=shifts_within(shifts),
-            scaling=None if scaler is None else (scaler.mean_, scaler.scale_),
-        )
 
     def _first_weights(self, data: TrainingData, seed: int) -> dict[str, Array]:
         net: ConvNet = data.objective
