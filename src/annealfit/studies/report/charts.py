@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from annealfit.studies.records import Record
 from annealfit.studies.report.drawing import BIT_COLOURS, plotting
-from annealfit.studies.report.tables import Group, dataset_title, groups, method_title
+from annealfit.studies.report.tables import Group, by_dataset, dataset_title, groups, method_title
 
 QUANTITIES = {  # a history's column → its title, and whether its axis is logarithmic
     "accuracy": ("Training accuracy", False),
@@ -44,14 +44,6 @@ def series_name(group: Group) -> str:
     """A curve's name, unique within its data set."""
     parts = [method_title(group.spec.label), group.spec.preset, group.departure]
     return ", ".join(part for part in parts if part)
-
-
-def by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups of each data set."""
-    sets: dict[str, list[Group]] = {}
-    for group in found:
-        sets.setdefault(group.spec.dataset, []).append(group)
-    return sets
 
 
 def sampled_iterations(group: Group) -> NDArray[np.int64]:

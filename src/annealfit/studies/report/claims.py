@@ -97,11 +97,8 @@ def _check_claims(records: Sequence[Record], preset: str) -> _Answers:
 
 def leading_groups(records: Sequence[Record]) -> dict[str, list[Group]]:
     """The classical baseline and each preset's most bits, for every data set."""
-    found: dict[str, list[Group]] = {}
-    for group in tables.groups(records):
-        if group.spec.method == CLASSICAL or group.has_most_bits:
-            found.setdefault(group.spec.dataset, []).append(group)
-    return found
+    found = tables.groups(records)
+    return tables.by_dataset([group for group in found if group.spec.method == CLASSICAL or group.has_most_bits])
 
 
 def opening_sentence(records: Sequence[Record]) -> str:

@@ -16,7 +16,7 @@ from annealfit._support.files import replacing
 from annealfit.studies.records import CLASSICAL, Record
 from annealfit.studies.report import charts, drawing
 from annealfit.studies.report.drawing import FAINT, INK, SERIES, SOFT, dress, make_figure, shown_plainly
-from annealfit.studies.report.tables import Group, dataset_title, groups
+from annealfit.studies.report.tables import Group, by_dataset, dataset_title, groups
 
 if TYPE_CHECKING:
     from annealfit.data.features import RandomConvFeatures
@@ -197,7 +197,7 @@ def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
 
 
 def _paper_figures(found: Sequence[Group]) -> Iterator[tuple[str, Any]]:
-    for dataset, members in charts.by_dataset(found).items():
+    for dataset, members in by_dataset(found).items():
         yield f"convergence-{dataset}", _draw_mean_convergence(dataset, members)
         contenders = [group for group in members if group.spec.bits is None or group.has_most_bits]
         if contenders:

@@ -138,10 +138,8 @@ def render(
     """The page's text."""
     jinja2 = require("jinja2", extra="report", purpose="writing a report")
     tables = all_tables(records, asked)
-    files = resources.files("annealfit.studies.report")
-    template, css, script = (
-        (files / name).read_text(encoding="utf-8") for name in ("template.html", "report.css", "report.js")
-    )
+    folder, names = resources.files("annealfit.studies.report"), ("template.html", "report.css", "report.js")
+    template, css, script = ((folder / name).read_text(encoding="utf-8") for name in names)
     settings = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, **settings)
     # JSON that cannot end the script element it stands in: `tojson` escapes <, > and &.

@@ -246,6 +246,14 @@ def groups(records: Iterable[Record], *tables: str) -> list[Group]:
     return [Group(found[key][0].run, tuple(found[key])) for key in sorted(found, key=_order)]
 
 
+def by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups of each data set."""
+    sets: dict[str, list[Group]] = {}
+    for group in found:
+        sets.setdefault(group.spec.dataset, []).append(group)
+    return sets
+
+
 def _order(spec: RunSpec) -> tuple[Any, ...]:
     names, presets = [*DATASET_TITLES], [None, *RUN_PRESETS]
     place = names.index(spec.dataset) if spec.dataset in names else len(names)
