@@ -29,9 +29,7 @@ from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import QuadraticProblem
 from annealfit.problems.problem import Problems
 from annealfit.quantization import GPTQ, Annealed, Descent, Grid, InputMoments, quantize_layer, quantize_network
-from annealfit.quantization.layer_problem import LayerProblem, Rounding
-from annealfit.quantization.layer_problem import Layer
-from annealfit.quantization.sampled import to_problems
+from annealfit.quantization.layer_problem import Layer, LayerProblem, Rounding, to_problems
 from annealfit.studies.report.figures import save_layer_errors
 from annealfit.samplers import SimulatedAnnealer
 from benchmarks.quantized_networks import Trained, conv_net, perceptron
@@ -211,9 +209,9 @@ def _beside_dwave(weights: np.ndarray, moments: InputMoments, *, quick: bool) ->
     from dwave.samplers import SimulatedAnnealingSampler
 
     sweeps, count = 100, weights.shape[1]
-    problem = Layer.of(weights, moments, None, Grid.of(2), None, None, None, None).problem
+    problem = Layer.of(weights, moments, None, Grid.of(2)).problem
     start = Descent().improve(problem, GPTQ(search=True).improve(problem, None, 0), 0)
-    problems = to_problems(problem, start.scales)
+    problems, _ = to_problems(problem, start.scales)
     models = [(one.to_bqm(), _betas(one)) for one in problems]
 
     def levels() -> np.ndarray:

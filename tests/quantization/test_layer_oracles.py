@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from small_layers import least_errors, output_error, random_layer
 
 from annealfit.quantization import GPTQ, Annealed, Grid, InputMoments, Sampled, quantize_layer
-from annealfit.quantization.layer_problem import Layer, Rounding
-from annealfit.quantization.sampled import _numbers, _offsets, to_problems
-from annealfit.samplers import ExactSolver, LatticeSolver, Samples, SimulatedAnnealer
+from annealfit.quantization.layer_problem import Layer, Rounding, levels_of_bits, to_problems
+from annealfit.samplers import ExactSolver, LatticeSolver, SimulatedAnnealer
 
 GRIDS = [(1, "symmetric"), (2, "symmetric"), (2, "ternary"), (2, "twos_complement"), (3, "with_zero")]
 # Inputs so few that all levels can be listed.
@@ -67,13 +66,11 @@ def plain_gptq(weights, inputs, scales, grid, order, damping=0.01):
 
 
 @pytest.mark.parametrize(("bits", "kind"), GRIDS)
-@pytest.mark.parametrize("order", ["given", "activations"])
-def test_gptq_is_the_plain_one(bits, kind, order):
+def test_gptq_is_the_plain_one(bits, kind):
     weights, inputs = random_layer(3, 90, 6, n_rows=200)  # more inputs than are worked on in one block
-    result = quantize_layer(weights, inputs, bits=bits, levels=kind, method=GPTQ(order=order))
+    result = quantize_layer(weights, inputs, bits=bits, levels=kind, method="gptq")
     by_power = np.argsort(-(inputs**2).sum(axis=0), kind="stable")
-    sequence = by_power if order == "activations" else np.arange(90)
-    wanted = plain_gptq(weights, inputs, result.scales, Grid.of(bits, kind), sequence)
+    wanted = plain_gptq(weights, inputs, result.scales, Grid.of(bits, kind), by_power)
     np.testing.assert_allclose(result.weights, wanted, rtol=0, atol=1e-9)
 
 
@@ -90,8 +87,9 @@ def nearest_plane(basis, target):
 
 def test_gptq_without_clipping_is_babais_nearest_plane():
     weights, inputs = random_layer(11, 12, 8)
+    inputs = inputs[:, np.argsort(-(inputs**2).sum(axis=0))]  # GPTQ begins with the largest
     scale = np.abs(weights).max() / 40  # of 127 levels on either side: nothing is ever clipped
-    method = GPTQ(order="given", damping=1e-9)
+    method = GPTQ(damping=1e-9)
     result = quantize_layer(weights, inputs, bits=8, levels="with_zero", scales=np.full(8, scale), method=method)
     gram = inputs.T @ inputs / len(inputs)
     damped = gram + 1e-9 * gram.diagonal().mean() * np.eye(12)
@@ -133,16 +131,16 @@ def test_never_worse_than_what_it_starts_from(seed, n_inputs, n_outputs, grid, g
 def test_energies_of_the_problems_are_the_errors(bits, kind, group_size):
     weights, inputs = random_layer(5, 5, 3)
     grid = Grid.of(bits, kind)
-    layer = Layer.of(weights, inputs, None, grid, group_size, None, None, None)
-    problem, scales = layer.problem, layer.problem.first_scales
-    problems = to_problems(problem, scales)
+    problem = Layer.of(weights, inputs, None, grid, group_size).problem
+    scales = problem.first_scales
+    problems, offsets = to_problems(problem, scales)
     generator = np.random.default_rng(0)
     for output, one in enumerate(problems):
         bits_drawn = generator.integers(0, 2, size=(1, one.n_parameters, one.encoding.bits))
         numbers = np.zeros((3, 5), dtype=np.int64)
-        numbers[output] = _numbers(grid, Samples.of(one, bits_drawn), 5)
+        numbers[output] = levels_of_bits(grid, bits_drawn[0])
         wanted = problem.errors(Rounding(numbers, scales))[output]
-        assert one.energy(bits_drawn[0]) + _offsets(problem, scales)[output] == pytest.approx(wanted, rel=1e-9)
+        assert one.energy(bits_drawn[0]) + offsets[output] == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.parametrize(("bits", "kind"), [(1, "symmetric"), (2, "ternary"), (2, "twos_complement")])

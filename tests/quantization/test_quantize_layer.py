@@ -232,19 +232,9 @@ def test_bad_input_is_named(change, message):
         quantize_layer(**{**good, **change})
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_sweeps": 0}, "num_sweeps"),
-        ({"num_reads": -1}, "num_reads"),
-        ({"partners": -1}, "partners"),
-        ({"temperatures": (0.0, 1.0)}, "temperatures"),
-        ({"temperatures": 3.0}, "pair of numbers"),
-        ({"damping": (-1.0, 0.0)}, "damping"),
-    ],
-)
-def test_bad_settings_of_the_annealer(settings, message):
-    with pytest.raises(InvalidInputError, match=message):
+@pytest.mark.parametrize("settings", [{"num_sweeps": 0}, {"num_reads": -1}, {"num_threads": 0.5}])
+def test_bad_settings_of_the_annealer(settings):
+    with pytest.raises(InvalidInputError, match=next(iter(settings))):
         Annealed(**settings)
 
 

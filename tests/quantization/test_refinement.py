@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 
 from annealfit._support.errors import InvalidInputError
 from annealfit.quantization import Grid, LowBitHead, Refinement, quantize_layer
-from annealfit.quantization.refinement import _fit_scales, _joint_curvature, _with_penalty, _without_biases
+from annealfit.quantization.refinement import _fit_scales, _joint_curvature, _without_biases
 from annealfit.training.objectives import LinearHead
 
 
@@ -45,11 +45,11 @@ def test_the_joint_curvature_is_the_hessian(n_classes):
 def test_twice_each_class_bounds_the_joint_curvature():
     head, X, _ = problem(4)
     point = head.at(rounded(head, X).weights)
-    (joint,), blocks = _joint_curvature(point), _with_penalty(point)
+    (joint,), blocks = _joint_curvature(point), point.output_grams() + np.diag(head.ridge)
     size = head.n_parameters
     bound = np.zeros_like(joint)
     for c in range(4):
-        bound[c, :, c] = 2 * blocks[c, 0, :, 0]
+        bound[c, :, c] = 2 * blocks[c]
     difference = (bound - joint).reshape(4 * size, 4 * size)
     assert np.linalg.eigvalsh(difference).min() > -1e-10
 
@@ -119,7 +119,7 @@ def test_finds_the_best_levels_of_a_small_head():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"scope": "all"}, "scope is 'all'"), ({"max_steps": 0}, "max_steps is 0"), ({"num_reads": 1.5}, "num_reads")],
+    [({"scope": "all"}, "scope is 'all'"), ({"max_steps": 0}, "max_steps is 0")],
 )
 def test_bad_settings_of_a_refinement(settings, message):
     with pytest.raises(InvalidInputError, match=message):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from annealfit.quantization.grids import GRIDS
 
 if TYPE_CHECKING:
     from annealfit.quantization.network import QuantizedNetwork
+    from annealfit.samplers import Sampler
 
 _METHODS = "nearest, gptq, gptq_search, descent, annealed, lattice"
 
@@ -75,14 +76,18 @@ def quantize(
       annealfit quantize model.onnx --bits 1 --calibration X.npy --sampler levels
     """
     from annealfit.quantization.network import quantize_network
-    from annealfit.studies.report import figures as quantization_figure
+    from annealfit.studies.report.drawing import check_picture
+    from annealfit.studies.report.figures import save_layer_errors
 
-    _check_output(model, output)
+    if output is not None and output.suffix.lower() != ".onnx":
+        raise InvalidInputError(f"{output.name} does not end in onnx, which is what is written: {output.stem}.onnx")
+    if output is not None and output.resolve() == model.resolve():
+        raise InvalidInputError(f"{output} is the network itself; write to another file")
     if plot is not None:
-        quantization_figure.check_picture(plot)
+        check_picture(plot)
     columns = MofNCompleteColumn(), TimeElapsedColumn()
     with (
-        _opened_method(method, sampler, blocks, seed) as chosen,
+        _method(method, sampler, blocks, seed) as chosen,  # a sampler may have a connection to close
         progress_bar("Quantising {task.description}", *columns, description="…") as update,
     ):
         found = quantize_network(
@@ -101,36 +106,25 @@ def quantize(
     if plot is not None:
         title = f"{model.name}, {found.layers[0].grid.count} levels per weight"
         names, errors = [layer.name for layer in found], [layer.errors for layer in found]
-        written.append(quantization_figure.save_layer_errors(names, errors, plot, title))
+        written.append(save_layer_errors(names, errors, plot, title))
     if as_json:
         print_json(_describe(found, written))
     else:
         _print(found, written)
 
 
-def _check_output(model: Path, output: Path | None) -> None:
-    if output is None:
-        return
-    if output.suffix.lower() != ".onnx":
-        raise InvalidInputError(f"{output.name} does not end in onnx, which is what is written: {output.stem}.onnx")
-    if output.resolve() == model.resolve():
-        raise InvalidInputError(f"{output} is the network itself; write to another file")
-
-
-@contextmanager
-def _opened_method(method: str | None, sampler: str | None, blocks: int | None, seed: int) -> Iterator[Any]:
-    """The method, or the sampler, which is closed in the end: it may have a connection."""
+def _method(
+    method: str | None, sampler: str | None, blocks: int | None, seed: int
+) -> AbstractContextManager[str | Sampler]:
+    if sampler is None and blocks is not None:
+        raise InvalidInputError("--blocks is for the problems of a sampler; name one with --sampler")
     if sampler is None:
-        if blocks is not None:
-            raise InvalidInputError("--blocks is for the problems of a sampler; name one with --sampler")
-        yield method or "annealed"
-        return
+        return nullcontext(method or "annealed")
     if method is not None:
         raise InvalidInputError(
             f"--sampler {sampler} chooses the levels instead of --method {method}; give one of them"
         )
-    with options.make_sampler(sampler, blocks, None, seed) as chosen:
-        yield chosen
+    return options.make_sampler(sampler, blocks, None, seed)
 
 
 def _error_column(method: str) -> Column:
@@ -145,7 +139,7 @@ def _print(found: QuantizedNetwork, written: Sequence[Path]) -> None:
         *map(_error_column, found.layers[0].errors),
         Column("kept", lambda layer: f"{layer.error:.3g}"),
         Column("bytes", lambda layer: f"{layer.bytes_before:,} → {layer.bytes_after:,}"),
-        Column("seconds", lambda layer: f"{layer.seconds:.1f}"),
+        Column("seconds", lambda layer: f"{sum(layer.seconds.values()):.1f}"),
     ]
     print_table(list(found), columns, title="Squared error of each layer's outputs, relative")
     agreement = ""
@@ -167,8 +161,8 @@ def _describe(found: QuantizedNetwork, written: Sequence[Path]) -> dict[str, Any
                 **pick(layer, "name", "operator"),
                 "shape": list(layer.weights.shape),
                 "levels": layer.grid.levels.tolist(),
-                "errors": dict(layer.errors),
-                **pick(layer, "error", "bytes_before", "bytes_after", "seconds"),
+                **pick(layer, "errors", "error", "bytes_before", "bytes_after"),
+                "seconds": sum(layer.seconds.values()),
             }
             for layer in found
         ],

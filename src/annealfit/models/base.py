@@ -318,10 +318,6 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
             self, X, y, bits=bits, levels=levels, method=method, refinement=refinement, random_state=random_state
         )
 
-    def _quantize_layers(self, found: Self, X: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Quantise the layers below the head, in `found`; a linear classifier has none."""
-        return {}
-
     def save(self, path: StrPath) -> None:
         """Write the fitted classifier to one safetensors file (no pickle; see `annealfit._support.files`)."""
         tensors, manifest = self.to_tensors()

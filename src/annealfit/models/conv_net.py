@@ -248,12 +248,6 @@ class AnnealedConvNet(AnnealedEstimator):
     def _features(self, X: Any) -> NDArray[np.float64]:
         return self.features_.transform(X)
 
-    def _quantize_layers(self, found: Self, X: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        from annealfit.models.low_bit import quantized_filters
-
-        found.features_, layers = quantized_filters(self.features_, X, settings)
-        return layers
-
     def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return the fitted network as tensors and a JSON manifest, to be stored in a file of any kind."""
         tensors, manifest = super().to_tensors()

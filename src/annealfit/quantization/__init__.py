@@ -10,12 +10,11 @@ from annealfit._support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from annealfit.quantization.grids import Grid
-    from annealfit.quantization.methods import GPTQ, Annealed, Descent, Method, Nearest
+    from annealfit.quantization.methods import GPTQ, ROUNDING_METHODS, Annealed, Descent, Method, Nearest, Sampled
     from annealfit.quantization.moments import InputMoments, convolution_moments
     from annealfit.quantization.network import QuantizedNetwork, quantize_network, read_packed_weights
-    from annealfit.quantization.quantize import ROUNDING_METHODS, QuantizedLayer, layer_problems, quantize_layer
+    from annealfit.quantization.quantize import QuantizedLayer, layer_problems, quantize_layer
     from annealfit.quantization.refinement import LowBitHead, Refinement
-    from annealfit.quantization.sampled import Sampled
 
 __all__ = [
     "GPTQ",
@@ -38,26 +37,12 @@ __all__ = [
     "read_packed_weights",
 ]
 
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "GPTQ": "methods",
-        "ROUNDING_METHODS": "quantize",
-        "Annealed": "methods",
-        "Descent": "methods",
-        "Grid": "grids",
-        "InputMoments": "moments",
-        "LowBitHead": "refinement",
-        "Method": "methods",
-        "Nearest": "methods",
-        "QuantizedLayer": "quantize",
-        "QuantizedNetwork": "network",
-        "Refinement": "refinement",
-        "Sampled": "sampled",
-        "convolution_moments": "moments",
-        "layer_problems": "quantize",
-        "quantize_layer": "quantize",
-        "quantize_network": "network",
-        "read_packed_weights": "network",
-    },
-)
+_PLACES = {
+    "grids": ("Grid",),
+    "methods": ("GPTQ", "ROUNDING_METHODS", "Annealed", "Descent", "Method", "Nearest", "Sampled"),
+    "moments": ("InputMoments", "convolution_moments"),
+    "network": ("QuantizedNetwork", "quantize_network", "read_packed_weights"),
+    "quantize": ("QuantizedLayer", "layer_problems", "quantize_layer"),
+    "refinement": ("LowBitHead", "Refinement"),
+}
+__getattr__, __dir__ = lazy_exports(__name__, {name: place for place, names in _PLACES.items() for name in names})

@@ -42,13 +42,15 @@ class Grid:
             )
 
     @classmethod
-    def of(cls, bits: Any = 2, kind: str = "symmetric") -> Grid:
-        """The grid of a number of bits.
+    def of(cls, bits: Any = 2, kind: str | Grid = "symmetric") -> Grid:
+        """The grid of a number of bits; one of your own stays as it is.
 
         "symmetric" has 2^bits levels around 0 and not 0 itself (±1, ±3, …), "with_zero" one level less and 0 among
         them (0, ±1, …), "twos_complement" the integers of that many bits, and "ternary" is −1, 0, 1: what
         "with_zero" is with 2 bits.
         """
+        if isinstance(kind, Grid):
+            return kind
         choose("levels", kind, GRIDS)
         if kind == "ternary" and bits == 1:
             raise InvalidInputError("levels are 'ternary' and bits 1; three levels take two bits to store: bits=2")
@@ -104,6 +106,10 @@ class Grid:
         """The inverse of `at`."""
         return (levels.astype(np.int64) - self.lowest) // self.step
 
+    def packed_bytes(self, count: int) -> int:
+        """Bytes that so many levels take, packed."""
+        return -(-count * self.storage_bits // 8)
+
     def pack(self, levels: NDArray[Any]) -> NDArray[np.uint8]:
         """Levels in as few bits as the grid takes, one after another, the lowest bit first.
 
@@ -120,10 +126,11 @@ class Grid:
         [[3, -3], [-1, 1]]
         """
         count, bits = int(np.prod(shape)), self.storage_bits
-        if packed.dtype != np.uint8 or packed.shape != (-(-count * bits // 8),):
+        size = self.packed_bytes(count)
+        if packed.dtype != np.uint8 or packed.shape != (size,):
             raise FileFormatError(
                 f"packed levels have shape {packed.shape} and type {packed.dtype}; {count} numbers of {bits} bits are "
-                f"{-(-count * bits // 8)} bytes"
+                f"{size} bytes"
             )
         found = np.unpackbits(packed, count=count * bits, bitorder="little").reshape(count, bits)
         numbers = (found << np.arange(bits, dtype=np.uint8)).sum(axis=1, dtype=np.uint8).reshape(shape)

@@ -6,7 +6,7 @@ For each output p choose weights `q`, levels of a grid times a scale, to minimis
 
 with `H` the Gram matrix of the inputs, shared by all outputs, `c_p = Hw_p` and `k_p = w_pᵀHw_p` for the weights `w_p`:
 then `E_p = (w_p − q)ᵀH(w_p − q)`. Where the inputs differ from those that the outputs are to be reproduced from, c and
-k say so. `LayerProblem` is this; `Layer` makes it of what a user gives.
+k say so. `LayerProblem` is this; `Layer` makes it of what a user gives, and `to_problems` writes it over bits.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from annealfit._support.arrays import Array, as_real
 from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import Problems
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.moments import InputMoments
 
@@ -50,7 +51,7 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class LayerProblem:
-    """The levels of P outputs on a grid: see the module. A scale is that of an output, or of a group of its inputs."""
+    """The levels of P outputs on a grid. A scale is that of an output, or of a group of its inputs."""
 
     metric: Curvature  # H, (D, D), its diagonal above 0
     correlations: Array  # c, (P, D)
@@ -77,9 +78,9 @@ class LayerProblem:
         return replace(self, **{name: getattr(self, name)[outputs] for name in names})
 
     def damped(self, share: float) -> LayerProblem:
-        """The problem with inputs that have independent noise besides: a share of their mean power.
+        """The problem with independent noise in the inputs, a share of their mean power: it pulls weights to their own.
 
-        It pulls every weight towards its own value, which is what counts for inputs that the Gram matrix has not seen.
+        That is what counts for inputs that the Gram matrix has not seen.
         """
         if share == 0:
             return self
@@ -95,13 +96,10 @@ class LayerProblem:
         """Scales (…, G) as one per input, (…, D)."""
         return np.repeat(scales, np.diff(self.starts, append=self.n_inputs), axis=-1)
 
-    def values(self, rounding: Rounding) -> Array:
-        """The weights that an answer stands for, (P, D)."""
-        return self.spread(rounding.scales) * self.grid.at(rounding.numbers)
-
     def errors(self, rounding: Rounding) -> Array:
         """`E_p` of each output, (P,): never below 0, which it could be by rounding."""
-        return np.maximum(self.metric.energies(-self.correlations, self.values(rounding)) + self.powers, 0.0)
+        values = self.spread(rounding.scales) * self.grid.at(rounding.numbers)
+        return np.maximum(self.metric.energies(-self.correlations, values) + self.powers, 0.0)
 
     def nearest(self, scales: Array) -> Rounding:
         """Every weight at its nearest level, with these scales (P, G)."""
@@ -141,14 +139,11 @@ class Layer:
     """A layer as it was given, checked, and its problem over the inputs that are not always 0."""
 
     weights: Array  # (P, D): transposed
-    dtype: np.dtype[Any]  # of the weights as they were given
     moments: InputMoments
-    has_data: bool
-    live: NDArray[np.intp]  # inputs that are not always 0 (or constant, where a bias absorbs them)
     bias: Array | None
-    group_size: int | None
+    groups: NDArray[np.intp]  # of each input, (D,)
+    live: NDArray[np.intp]  # inputs that are not always 0 (or constant, where a bias absorbs them)
     all_scales: Array  # that suit the weights alone, or that were given, (P, all groups)
-    live_groups: NDArray[np.intp]  # groups that have a live input
     problem: LayerProblem
 
     @classmethod
@@ -158,22 +153,26 @@ class Layer:
         inputs: Any,
         gram: ArrayLike | None,
         grid: Grid,
-        group_size: int | None,
-        scales: ArrayLike | None,
-        bias: ArrayLike | None,
-        reference: Any,
+        group_size: int | None = None,
+        scales: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
+        reference: Any = None,
     ) -> Layer:
         """The layer of what `quantize_layer` is given, or an error that says what is wrong with it."""
-        matrix, given = as_real(weights, "weights", ndim=2), np.asarray(weights).dtype
+        matrix = as_real(weights, "weights", ndim=2)
         if matrix.size == 0:
             raise InvalidInputError(f"weights have shape {matrix.shape}; expected (n_inputs, n_outputs), both ≥ 1")
         rows = np.ascontiguousarray(matrix.T)
-        moments, has_data = _moments(len(matrix), inputs, gram, reference)
-        _check_sizes(matrix, moments)
-        biases = None if bias is None else _checked_bias(bias, len(rows), has_means=inputs is not None or not has_data)
+        moments = _moments(matrix, inputs, gram, reference)
+        biases = None if bias is None else as_real(bias, "bias", ndim=1)
+        if biases is not None and len(biases) != len(rows):
+            raise InvalidInputError(f"bias has {len(biases)} entries and the weights {len(rows)} outputs")
+        if biases is not None and gram is not None:
+            raise InvalidInputError("a bias is corrected by the inputs' means, which gram does not tell: pass inputs")
         if group_size is not None:
             check_number("group_size", group_size, Integral, minimum=1, remedy="None is one scale per output")
-        starts = np.arange(0, len(matrix), group_size or len(matrix))
+        groups = np.arange(len(matrix)) // (group_size or len(matrix))
+        starts = np.unique(groups, return_index=True)[1]
         if scales is None:
             all_scales = grid.scales_of(rows, starts)
         else:
@@ -182,8 +181,7 @@ class Layer:
         powers = centred.gram.diagonal()
         live = np.flatnonzero(powers > _DEAD * max(float(powers.max()), 0.0))
         live = live if len(live) else np.arange(moments.size)
-        groups = np.searchsorted(starts, live, side="right") - 1
-        live_groups, live_starts = np.unique(groups, return_index=True)
+        live_groups, live_starts = np.unique(groups[live], return_index=True)
         hessian = centred.gram[np.ix_(live, live)]
         # What a dead input was before the layers below it were quantised still has to be made up for.
         correlations = rows @ centred.cross.T[:, live]
@@ -191,54 +189,47 @@ class Layer:
         problem = LayerProblem(
             metric=Curvature(hessian if depends else np.eye(len(live))),
             correlations=np.ascontiguousarray(correlations if depends else rows),  # else near to the weights themselves
-            powers=np.einsum("pi,pi->p", rows @ centred.target.gram, rows),
+            powers=np.einsum("pi,pi->p", rows @ centred.target_gram, rows),
             weights=np.ascontiguousarray(rows[:, live]),
             grid=grid,
-            starts=live_starts.astype(np.intp),
+            starts=live_starts,
             first_scales=np.ascontiguousarray(all_scales[:, live_groups]),
             are_scales_fixed=scales is not None or not depends,
         )
-        dtype = given if given.kind == "f" else np.dtype(float)
-        return cls(rows, dtype, moments, has_data, live, biases, group_size, all_scales, live_groups, problem)
+        return cls(rows, moments, biases, groups, live, all_scales, problem)
 
-    def expand(self, rounding: Rounding) -> tuple[NDArray[np.int64], Array]:
-        """Levels (P, all inputs) and scales (P, all groups): inputs that are always 0 get their nearest level."""
+    def expand(self, rounding: Rounding) -> tuple[NDArray[np.int64], Array, Array, Array | None]:
+        """Levels and values (P, all inputs), scales (P, all groups), and the bias with which outputs keep their mean.
+
+        Inputs that are always 0 get their nearest level.
+        """
         scales = self.all_scales.copy()
-        scales[:, self.live_groups] = rounding.scales
-        numbers = self.problem.grid.nearest(self.weights, self.spread(scales))
+        scales[:, np.unique(self.groups[self.live])] = rounding.scales
+        spread = np.take(scales, self.groups, axis=1)
+        numbers = self.problem.grid.nearest(self.weights, spread)
         numbers[:, self.live] = rounding.numbers
-        return self.problem.grid.at(numbers), scales
-
-    def spread(self, scales: Array) -> Array:
-        """Scales (P, all groups) as one per input, (P, all inputs)."""
-        size = self.weights.shape[1]
-        return np.repeat(scales, np.diff(np.arange(0, size, self.group_size or size), append=size), axis=1)
-
-    def corrected_bias(self, values: Array) -> Array | None:
-        """The bias with which the outputs of weights (P, all inputs) have the mean that they had."""
-        if self.bias is None:
-            return None
-        return self.bias + self.weights @ self.moments.target.means - values @ self.moments.means
+        levels = self.problem.grid.at(numbers)
+        values, bias = spread * levels, self.bias
+        if bias is not None:
+            bias = bias + self.weights @ self.moments.target_means - values @ self.moments.means
+        return levels, values, scales, bias
 
 
-def _moments(size: int, inputs: Any, gram: ArrayLike | None, reference: Any) -> tuple[InputMoments, bool]:
-    """The moments of the inputs, and whether anything is known of them."""
+def _moments(matrix: Array, inputs: Any, gram: ArrayLike | None, reference: Any) -> InputMoments:
+    """The moments of the inputs of weights (D, P), checked; the unit matrix where nothing is known of them."""
     if inputs is not None and gram is not None:
         raise InvalidInputError("inputs and gram were both given; one of them is enough")
     if reference is not None and inputs is None:
         raise InvalidInputError("reference goes with inputs, row by row")
-    if inputs is None and gram is None:
-        return InputMoments.of_gram(np.eye(size)), False
-    moments = InputMoments.of_gram(gram) if gram is not None else InputMoments.of(inputs, reference)
-    if moments.size != size:
+    if inputs is None:
+        moments = InputMoments.of_gram(np.eye(len(matrix)) if gram is None else gram)
+    else:
+        moments = InputMoments.of(inputs, reference)
+    if moments.size != len(matrix):
         raise InvalidInputError(
-            f"weights have {size} inputs and {'gram' if inputs is None else 'inputs'} {moments.size}; weights are "
-            "(n_inputs, n_outputs): pass weights.T if yours are the other way round"
+            f"weights have {len(matrix)} inputs and {'gram' if inputs is None else 'inputs'} {moments.size}; weights "
+            "are (n_inputs, n_outputs): pass weights.T if yours are the other way round"
         )
-    return moments, True
-
-
-def _check_sizes(matrix: Array, moments: InputMoments) -> None:
     largest, power = np.abs(matrix).max(), max(float(moments.gram.diagonal().max()), 1.0)
     with np.errstate(over="ignore"):
         bound = len(matrix) ** 2 * matrix.size * largest**2 * power  # of the sum of all outputs' squares
@@ -246,15 +237,7 @@ def _check_sizes(matrix: Array, moments: InputMoments) -> None:
         raise InvalidInputError(
             f"weights are up to {largest:.3g}, which is too large to be squared; divide the layer's weights by a number"
         )
-
-
-def _checked_bias(bias: ArrayLike, n_outputs: int, *, has_means: bool) -> Array:
-    biases = as_real(bias, "bias", ndim=1)
-    if len(biases) != n_outputs:
-        raise InvalidInputError(f"bias has {len(biases)} entries and the weights {n_outputs} outputs")
-    if not has_means:
-        raise InvalidInputError("a bias is corrected by the inputs' means, which gram does not tell: pass inputs")
-    return biases
+    return moments
 
 
 def _given_scales(scales: ArrayLike, shape: tuple[int, int], group_size: int | None) -> Array:
@@ -266,3 +249,52 @@ def _given_scales(scales: ArrayLike, shape: tuple[int, int], group_size: int | N
     if not (given > 0).all():
         raise InvalidInputError(f"scales hold {given.min():g}; they must be above 0")
     return np.ascontiguousarray(np.atleast_2d(given).T)
+
+
+def to_problems(problem: LayerProblem, scales: Array) -> tuple[Problems, Array]:
+    """The outputs of a layer, with these scales (P, G), as problems over bits; and what energies lack to be errors.
+
+    A grid of 2^K levels is a K-bit code. Any other number of levels, three above all, takes several one-bit
+    parameters for each weight, whose multiples add up to all levels: two of the same size for a ternary one. With
+    scales per group every output has a metric of its own.
+    """
+    grid, spacings = problem.grid, problem.grid.step * problem.spread(scales)
+    if not (spacings > 0).all():
+        raise InvalidInputError("an output has the scale 0, all its weights being 0: there is nothing to choose")
+    bits, multiples = bit_code(grid)
+    shifts = spacings * (grid.origin + (grid.count - 1) / 2)  # of every value, so that the levels lie around 0
+    offsets = problem.metric.energies(-problem.correlations, shifts) + problem.powers
+    slopes = shifts @ problem.metric.matrix - problem.correlations
+    of_parameters = np.repeat(multiples, problem.n_inputs)
+    outer = np.outer(multiples, multiples)
+    top = (grid.count - 1) / 2 if len(multiples) == 1 else 0.5
+    if len(problem.starts) == 1:
+        metric = problem.metric if len(multiples) == 1 else Curvature(np.kron(outer, problem.metric.matrix))
+        gradients = np.tile(slopes, len(multiples)) * of_parameters
+        return Problems((metric,), gradients, top * spacings[:, 0], bits), offsets
+    matrices = (spacing[:, None] * problem.metric.matrix * spacing for spacing in spacings)
+    metrics = tuple(Curvature(np.kron(outer, matrix)) for matrix in matrices)
+    gradients = np.tile(slopes * spacings, len(multiples)) * of_parameters
+    return Problems(metrics, gradients, np.full(len(spacings), top), bits), offsets
+
+
+def bit_code(grid: Grid) -> tuple[int, Array]:
+    """Bits per parameter, and the multiples of the parameters that a weight is the sum of.
+
+    >>> bit_code(Grid.of(2)), bit_code(Grid.of(2, "ternary"))[1].tolist(), bit_code(Grid.of(3, "with_zero"))[1].tolist()
+    ((2, array([1.])), [1.0, 1.0], [1.0, 2.0, 3.0])
+    """
+    top = grid.count - 1
+    bits = top.bit_length()
+    if grid.count == 2**bits:
+        return bits, np.ones(1)
+    powers = 2 ** np.arange(bits - 1)
+    return 1, np.append(powers, top - powers.sum()).astype(float)
+
+
+def levels_of_bits(grid: Grid, bits: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The numbers of the levels (D,) that the bits (parameters, K) of a problem of `to_problems` stand for."""
+    width, multiples = bit_code(grid)
+    if len(multiples) == 1:
+        return bits.astype(np.int64) @ (1 << np.arange(width))
+    return multiples.astype(np.int64) @ bits[:, 0].astype(np.int64).reshape(len(multiples), -1)

@@ -1,38 +1,41 @@
-"""Methods that round a layer: to the nearest level, GPTQ, descent by single weights, and annealing.
+"""Methods that round a layer: to the nearest level, GPTQ, descent by single weights, annealing, and any sampler.
 
-A method has a name and `improve(problem, start, seed)`, which returns an answer for every output. `Sampled`, which asks
-any sampler, is in `sampled`; the words for methods are in `quantize`.
+A method has a name and `improve(problem, start, seed)`, which returns an answer for every output.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from annealfit._support.arrays import Array
-from annealfit._support.errors import InvalidInputError, check_number, choose
+from annealfit._support.errors import InvalidInputError, SamplerError, check_number, choose_or_own
 from annealfit._support.randomness import child_seeds, descend
 from annealfit._support.threads import threads_for_large_product
-from annealfit.quantization.layer_problem import LayerProblem, Rounding
+from annealfit.quantization.layer_problem import LayerProblem, Rounding, levels_of_bits, to_problems
+from annealfit.samplers import LatticeSolver
 from annealfit.samplers.native.levels import LevelChains, soft_partners
-
-ORDERS = ("activations", "given")
+from annealfit.samplers.protocol import Sampler, solve_checked
 
 _MULTIPLES = np.geomspace(0.6, 2.2, 12)  # of the scale that suits the weights alone; see docs/quantization.md
 _BLOCK = 64  # inputs whose changes reach the others in one product
 _MOST_ROUNDS = 20  # of levels and scales in turn; most layers need a handful
 
-# The effort of an anneal if sweeps and reads are not given. A sweep of one weight reads its lines, which costs as much
-# as some two hundred multiplications, and moves along some, which costs as many as there are inputs. More reads are
-# for small layers, where a single anneal may miss the best answer.
+# The effort of an anneal if sweeps and reads are not given, in multiplications. A sweep of one weight reads its lines,
+# which costs some two hundred, and moves along some, which costs as many as there are inputs. More reads are for small
+# layers, where a single anneal may miss the best answer.
 _WORK, _WORK_OF_READS, _LOOK = 1e10, 2e9, 200
 _LEAST_SWEEPS, _MOST_SWEEPS, _MOST_READS = 100, 400, 64
 _ROUNDS = 10  # between which scales are fitted, and the damping falls
+_HOT, _COLD = 2.0, 0.2  # temperatures of the first and the last sweep, in units of the start's error per weight
+_DAMPINGS = (0.2, 0.02)  # first and last, in units of the Gram matrix's mean diagonal
+_PARTNERS = 8  # pairs that each weight is moved in
 # Reads differ in where they start: with scales up to so many times larger or smaller, and up to so many times as
 # warm, which is enough to forget the start. The first read does neither.
 _SPREAD, _WARMEST = 2.0, 30.0
@@ -69,15 +72,13 @@ class Nearest:
 class GPTQ:
     """Weights are rounded one after another, and those that are left make up for the error (Frantar et al. 2022).
 
-    That is Babai's nearest-plane algorithm for the lattice of the layer, but for the ends of the grid. Scales are
-    chosen beforehand, as there: those of least squared error of the weights.
+    Inputs of largest power come first. It is Babai's nearest-plane algorithm for the lattice of the layer, but for the
+    ends of the grid. Scales are chosen beforehand: those of least squared error of the weights.
 
     Parameters
     ----------
     damping : float
         Share of the Gram matrix's mean diagonal that is added to its diagonal, for numerical stability.
-    order : {"activations", "given"}
-        Inputs of largest power first, or as they come.
     search : bool
         Try twelve multiples of each output's scale, take the one of least output error, and fit it to the levels:
         the method `"gptq_search"`.
@@ -85,14 +86,12 @@ class GPTQ:
     """
 
     damping: float = 0.01
-    order: str = "activations"
     search: bool = False
 
     starts_from_nothing = True
 
     def __post_init__(self) -> None:
         check_number("damping", self.damping, above=0, maximum=1, remedy="GPTQ's usual is 0.01")
-        choose("order", self.order, ORDERS)
 
     @property
     def name(self) -> str:
@@ -113,7 +112,7 @@ class GPTQ:
     def round_with(self, problem: LayerProblem, scales: Array) -> Rounding:
         """All outputs at once, with these scales (P, G)."""
         powers = problem.metric.diagonal
-        order = np.arange(len(powers)) if self.order == "given" else np.argsort(-powers, kind="stable")
+        order = np.argsort(-powers, kind="stable")
         damped = problem.metric.matrix + self.damping * float(powers.mean()) * np.eye(len(powers))
         targets = _targets(problem, damped)[:, order].T.copy()
         spreads, factor = problem.spread(scales)[:, order].T, self._factor(damped[np.ix_(order, order)])
@@ -157,13 +156,11 @@ def _targets(problem: LayerProblem, damped: Array) -> Array:
 class Descent:
     """From an answer: single weights to their best level, and scales to their best value, until nothing changes."""
 
-    num_threads: int | None = None
-
     name = "descent"
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """Never worse than the start; without one, from the nearest levels."""
-        return descend_from(problem, start or problem.nearest(problem.first_scales), self.num_threads)
+        return descend_from(problem, start or problem.nearest(problem.first_scales))
 
 
 def descend_from(problem: LayerProblem, start: Rounding, num_threads: int | None = None) -> Rounding:
@@ -215,21 +212,12 @@ class Annealed:
     num_sweeps, num_reads : int or None
         None is what suits the size of the layer: 100 sweeps and one read of a large one, up to 400 sweeps and 64
         reads of a small one. The best read of each output counts.
-    temperatures : (hot, cold)
-        Of the first and the last sweep, in units of the start's error per weight. Further reads start warmer.
-    damping : (first, last)
-        Added to the Gram matrix's diagonal, in units of its mean, during the anneal; (0, 0) for none.
-    partners : int
-        How many pairs each weight is moved in, with those whose inputs are most correlated with its own; 0 for none.
     num_threads : int or None
 
     """
 
     num_sweeps: int | None = None
     num_reads: int | None = None
-    temperatures: tuple[float, float] = (2.0, 0.2)
-    damping: tuple[float, float] = (0.2, 0.02)
-    partners: int = 8
     num_threads: int | None = None
 
     name = "annealed"
@@ -238,13 +226,6 @@ class Annealed:
         for name in ("num_sweeps", "num_reads", "num_threads"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), Integral, minimum=1)
-        check_number("partners", self.partners, Integral, minimum=0)
-        for name, least in (("temperatures", np.finfo(float).tiny), ("damping", 0.0)):
-            pair = getattr(self, name)
-            if np.shape(pair) != (2,):
-                raise InvalidInputError(f"{name} is {pair!r}; it must be a pair of numbers, first and last")
-            for value in pair:
-                check_number(name, value, minimum=least)
 
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """The best read of each output, polished and its scales fitted; it may be worse than the start."""
@@ -256,8 +237,8 @@ class Annealed:
             multiples = np.tile(np.append(1.0, _SPREAD ** np.linspace(-1.0, 1.0, reads - 1)), problem.n_outputs)
             state = state.take(multiples != 1.0, many.nearest(multiples[:, None] * state.scales))
         seeds = child_seeds(seed, np.arange(problem.n_outputs)[:, None], np.arange(reads)).ravel()
-        hot = self.temperatures[0] * np.tile(np.geomspace(1.0, _WARMEST, reads), problem.n_outputs)
-        cold = np.full(len(hot), self.temperatures[1])
+        hot = _HOT * np.tile(np.geomspace(1.0, _WARMEST, reads), problem.n_outputs)
+        cold = np.full(len(hot), _COLD)
         state = self._anneal(many, state, seeds, np.geomspace(hot, cold, sweeps))
         best = many.errors(state).reshape(-1, reads).argmin(axis=1) + reads * np.arange(problem.n_outputs)
         return Rounding(state.numbers[best], state.scales[best])
@@ -272,14 +253,12 @@ class Annealed:
         self, problem: LayerProblem, state: Rounding, seeds: NDArray[np.uint64], temperatures: Array
     ) -> Rounding:
         """Anneal all chains in rounds, at temperatures (sweeps, P) in units of the start's error per weight."""
-        first, last = self.damping
         rounds = np.array_split(temperatures, min(_ROUNDS, len(temperatures)))
-        shares = (np.geomspace if min(first, last) > 0 else np.linspace)(first, last, len(rounds))
-        units = problem.damped(first).errors(state) / problem.n_inputs
+        units = problem.damped(_DAMPINGS[0]).errors(state) / problem.n_inputs
         units = np.maximum(units, 1e-12 * problem.powers)  # an error of 0 has no temperature
         units = np.where(units > 0, units, 1.0)  # nor has an output that is always 0, at which nothing changes
-        partners = soft_partners(problem.damped(last).metric, self.partners)
-        for turn, (part, share) in enumerate(zip(rounds, shares, strict=True)):
+        partners = soft_partners(problem.damped(_DAMPINGS[1]).metric, _PARTNERS)
+        for turn, (part, share) in enumerate(zip(rounds, np.geomspace(*_DAMPINGS, len(rounds)), strict=True)):
             damped = problem.damped(share)
             chains = chains_from(damped, state, descend(seeds, [turn]), partners, self.num_threads)
             chains.anneal(1 / (part * units))
@@ -289,3 +268,93 @@ class Annealed:
             chains.polish()
             state = problem.fitted(Rounding(chains.levels, state.scales))
         return descend_from(problem, state, self.num_threads)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Levels by a sampler of `annealfit.samplers`, with the scales that the best answer so far has.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        A dimod sampler is wrapped: `DimodSampler(it)`.
+    rounds : int
+        How often levels are sampled and scales fitted to them, at most: for a sampler that proves its answers.
+    settle : bool
+        Let descent follow every answer, as is usual after a quantum annealer, whose reads are noisy.
+
+    """
+
+    sampler: Sampler
+    rounds: int = 1
+    settle: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sampler, Sampler):
+            raise InvalidInputError(f"{self.sampler!r} is not an annealfit sampler; wrap dimod's: DimodSampler(it)")
+        check_number("rounds", self.rounds, Integral, minimum=1)
+
+    @property
+    def name(self) -> str:
+        """The sampler's."""
+        return type(self.sampler).__name__
+
+    def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
+        """What the sampler answers, scales fitted; outputs that it could not solve stay as they are at the start."""
+        start = start or descend_from(problem, problem.nearest(problem.first_scales))
+        self.sampler.prepare()  # so that no time limit is spent on compiling
+        numbers, scales, bounds = start.numbers.copy(), start.scales.copy(), np.full(problem.n_outputs, -np.inf)
+        left = np.flatnonzero((scales > 0).all(axis=1))  # a scale of 0 leaves nothing to choose
+        for turn in range(self.rounds):
+            if not len(left):
+                break
+            part, own = problem.take(left), Rounding(numbers[left], scales[left])
+            solved, bounds[left] = self._solve(part, own, child_seeds(seed, turn, left).tolist())
+            fitted = descend_from(part, solved) if self.settle else part.fitted(solved)
+            numbers[left], scales[left] = fitted.numbers, fitted.scales
+            left = left[~np.isclose(fitted.scales, own.scales, rtol=1e-9, atol=0.0).all(axis=1)]
+        bounds[left] = -np.inf  # their scales are not those that the bounds are of
+        return Rounding(numbers, scales, bounds if np.isfinite(bounds).any() else None)
+
+    def _solve(self, problem: LayerProblem, start: Rounding, seeds: list[int]) -> tuple[Rounding, Array]:
+        """The sampler's levels with the start's scales, and what it knows that none can get below, (P,)."""
+        problems, offsets = to_problems(problem, start.scales)
+        answers = solve_checked(self.sampler, problems, seeds)
+        failures = [answer.failure for answer in answers if answer.failure is not None]
+        if len(failures) == len(answers):
+            raise SamplerError(f"{self.name} solved none of {len(answers)} outputs: {failures[0]}")
+        numbers, bounds = start.numbers.copy(), np.full(len(answers), -np.inf)
+        for output, answer in enumerate(answers):
+            if answer.failure is None:
+                numbers[output] = levels_of_bits(problem.grid, answer.best_bits)
+                bounds[output] = answer.info.get("lower_bound", -np.inf) + offsets[output]
+        return Rounding(numbers, start.scales), bounds
+
+
+# The methods whose best answer, output by output, the others start from.
+_CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
+
+ROUNDING_METHODS: Mapping[str, Sequence[Method]] = {
+    "nearest": (Nearest(),),
+    "gptq": (GPTQ(),),
+    "gptq_search": (GPTQ(search=True),),
+    "descent": _CLASSICAL,
+    "annealed": (*_CLASSICAL, Annealed()),
+    "lattice": (*_CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
+}
+
+
+def methods_of(method: Any) -> Sequence[Method]:
+    """The methods to run for a word, a sampler, or a method of one's own: the last is the one that was asked for.
+
+    >>> [one.name for one in methods_of("annealed")]
+    ['nearest', 'gptq', 'gptq_search', 'descent', 'annealed']
+    """
+    if isinstance(method, str):
+        return choose_or_own("method", method, ROUNDING_METHODS)
+    if isinstance(method, Sampler) or callable(getattr(method, "sample", None)):
+        own: Method = Sampled(method)  # refuses dimod's samplers
+    else:
+        words = {word: chain[-1] for word, chain in ROUNDING_METHODS.items()}
+        own = choose_or_own("method", method, words, ("improve",))
+    return (own,) if getattr(own, "starts_from_nothing", False) else (*_CLASSICAL, own)

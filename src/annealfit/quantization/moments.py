@@ -25,7 +25,7 @@ class InputMoments:
     """Mean and Gram matrix `XᵀX/N` of a layer's inputs (N, D); no more of the inputs is needed to choose weights.
 
     The layer may be fed by layers that are quantised already. Then its inputs `X` are not those, `R`, that its
-    outputs are to be reproduced from, and `cross` (`XᵀR/N`) and the moments of the reference say how they differ.
+    outputs are to be reproduced from; `cross` and the moments of the target say how they differ.
 
     >>> moments = InputMoments.of(np.array([[1.0, 2.0], [3.0, 4.0]]))
     >>> moments.gram.tolist(), moments.means.tolist()
@@ -34,8 +34,9 @@ class InputMoments:
 
     gram: Array  # (D, D)
     means: Array  # (D,)
-    cross: Array  # (D, D): XᵀR/N; the Gram matrix itself where there is no reference
-    reference: InputMoments | None = None
+    cross: Array  # XᵀR/N, (D, D); the Gram matrix itself where there is no reference
+    target_gram: Array  # of R
+    target_means: Array
 
     @classmethod
     def of(cls, inputs: Any, reference: Any = None) -> InputMoments:
@@ -49,7 +50,9 @@ class InputMoments:
             raise InvalidInputError(
                 f"inputs have shape {found.shape} and reference {wanted.shape}; they must be the same rows"
             )
-        return cls.of_chunks((found[rows], None if wanted is None else wanted[rows]) for rows in _slices(*found.shape))
+        step = max(1, NUMBERS_PER_CHUNK // found.shape[1])
+        slices = (slice(first, first + step) for first in range(0, found.shape[0], step))
+        return cls.of_chunks((found[rows], None if wanted is None else wanted[rows]) for rows in slices)
 
     @classmethod
     def of_chunks(cls, chunks: Iterable[tuple[Any, Any]]) -> InputMoments:
@@ -74,30 +77,24 @@ class InputMoments:
                 f"gram has {matrix.diagonal().min():.3g} on its diagonal, where sums of squares stand; "
                 "pass inputs.T @ inputs"
             )
-        return cls(gram=matrix, means=np.zeros(len(matrix)), cross=matrix)
+        zeros = np.zeros(len(matrix))
+        return cls(matrix, zeros, matrix, matrix, zeros)
 
     @property
     def size(self) -> int:
         """The number of inputs, `D`."""
         return len(self.gram)
 
-    @property
-    def target(self) -> InputMoments:
-        """The moments of what the outputs are to be reproduced from."""
-        return self.reference or self
-
     def centred(self) -> InputMoments:
         """The same for inputs measured from their means, which a bias can absorb."""
-        target = self.target
-        gram, cross = (
-            matrix - np.outer(self.means, means)
-            for matrix, means in ((self.gram, self.means), (self.cross, target.means))
-        )
         zeros = np.zeros(self.size)
-        if self.reference is None:
-            return InputMoments(gram, zeros, gram)
-        wanted = target.gram - np.outer(target.means, target.means)
-        return InputMoments(gram, zeros, cross, InputMoments(wanted, zeros, wanted))
+        return InputMoments(
+            self.gram - np.outer(self.means, self.means),
+            zeros,
+            self.cross - np.outer(self.means, self.target_means),
+            self.target_gram - np.outer(self.target_means, self.target_means),
+            zeros,
+        )
 
 
 class MomentSums:
@@ -109,30 +106,25 @@ class MomentSums:
 
     def add(self, rows: Any, reference: Any = None) -> None:
         """Count these rows (n, D) in, too."""
-        parts = [_dense(part) for part in (rows, reference) if part is not None]
-        first = parts[0]
-        with threads_for_large_product(first.size * first.shape[1]), np.errstate(over="ignore", invalid="ignore"):
-            sums = [part.sum(axis=0) for part in parts] + [part.T @ part for part in parts]
+        own, target = (
+            np.asarray(part.toarray() if scipy.sparse.issparse(part) else part, dtype=float)
+            for part in (rows, rows if reference is None else reference)
+        )
+        with threads_for_large_product(own.size * own.shape[1]), np.errstate(over="ignore", invalid="ignore"):
+            sums = [own.T @ own, own.sum(axis=0)]
             if reference is not None:
-                sums.append(first.T @ parts[1])
+                sums += [own.T @ target, target.T @ target, target.sum(axis=0)]
         if not all(np.isfinite(total).all() for total in sums):
             raise InvalidInputError("inputs hold NaN or infinity, or are too large to be squared")
         self._totals = [old + new for old, new in zip(self._totals, sums, strict=True)] if self._totals else sums
-        self._count += len(first)
+        self._count += len(own)
 
     def moments(self) -> InputMoments:
         """Of all rows so far."""
         if self._count == 0:
             raise InvalidInputError("inputs have no rows; give what the layer sees for some hundred images, say")
-        means = [total / self._count for total in self._totals]
-        if len(means) == 2:
-            return InputMoments(gram=means[1], means=means[0], cross=means[1])
-        reference = InputMoments(gram=means[3], means=means[1], cross=means[3])
-        return InputMoments(gram=means[2], means=means[0], cross=means[4], reference=reference)
-
-
-def _dense(rows: Any) -> Array:
-    return np.asarray(rows.toarray() if scipy.sparse.issparse(rows) else rows, dtype=float)
+        gram, means, *others = [total / self._count for total in self._totals]
+        return InputMoments(gram, means, *(others or (gram, gram, means)))
 
 
 def _as_rows(inputs: Any, name: str) -> Any:
@@ -146,11 +138,6 @@ def _as_rows(inputs: Any, name: str) -> Any:
             "patches (annealfit.quantization.convolution_moments)"
         )
     return rows
-
-
-def _slices(count: int, size: int) -> Iterable[slice]:
-    rows = max(1, NUMBERS_PER_CHUNK // size)
-    return (slice(first, first + rows) for first in range(0, count, rows))
 
 
 # Zeros before and after, axis by axis; or as many as it takes for one patch per stride, the odd one before or after.
@@ -190,55 +177,32 @@ class Window:
             for_each_axis("dilation", dilation, 1),
         )
 
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """Pixels from the first to the last of a patch, axis by axis."""
-        return tuple((size - 1) * step + 1 for size, step in zip(self.kernel, self.dilations, strict=True))
+    def patches(self, images: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """All patches (n·places, channels·kernel) of images (N, channels, …), n images at a time: channel by channel.
 
-    def padding_of(self, space: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Zeros before and after, axis by axis, for images of this size."""
-        if not isinstance(self.padding, str):
-            return self.padding
-        zeros = (
-            max((-(-size // stride) - 1) * stride + extent - size, 0)
-            for size, extent, stride in zip(space, self.extents, self.strides, strict=True)
-        )
-        lean = self.padding == "before"
-        return tuple(((count + lean) // 2, count - (count + lean) // 2) for count in zeros)
-
-    def places(self, space: Sequence[int]) -> tuple[int, ...]:
-        """How many patches there are along each axis of images of this size."""
-        found = tuple(
-            (size + sum(zeros) - extent) // stride + 1
-            for size, zeros, extent, stride in zip(
-                space, self.padding_of(space), self.extents, self.strides, strict=True
-            )
-        )
-        if min(found) < 1:
-            raise InvalidInputError(f"the kernel {self.kernel} is larger than the images, {tuple(space)}")
-        return found
-
-    def patches(self, images: NDArray[Any]) -> NDArray[Any]:
-        """All patches (N·places, channels·kernel) of images (N, channels, …): channel by channel, row by row.
-
-        >>> Window.of(2).patches(np.arange(9.0).reshape(1, 1, 3, 3)).tolist()[0]
+        >>> next(Window.of(2).patches(np.arange(9.0).reshape(1, 1, 3, 3))).tolist()[0]
         [0.0, 1.0, 3.0, 4.0]
         """
-        self.places(images.shape[2:])  # refuses what is too small
-        padded = np.pad(images, ((0, 0), (0, 0), *self.padding_of(images.shape[2:])))
-        axes = tuple(range(2, images.ndim))
-        windows = sliding_window_view(padded, self.extents, axis=axes)
+        given = (images.shape[2:], self.kernel, self.strides, self.dilations)
+        space, kernel, strides, dilations = (np.array(lengths) for lengths in given)
+        extents = (kernel - 1) * dilations + 1
+        if isinstance(self.padding, str):
+            zeros = np.maximum((-(-space // strides) - 1) * strides + extents - space, 0)
+            before = (zeros + (self.padding == "before")) // 2
+            padding = np.column_stack([before, zeros - before])
+        else:
+            padding = np.array(self.padding)
+        places = (space + padding.sum(axis=1) - extents) // strides + 1
+        if places.min() < 1:
+            raise InvalidInputError(f"the kernel {self.kernel} is larger than the images, {images.shape[2:]}")
+        axes, width = len(space), images.shape[1] * prod(self.kernel)
         steps = tuple(slice(None, None, step) for step in (*self.strides, *self.dilations))
-        chosen = windows[(slice(None), slice(None), *steps)]  # (N, C, places…, kernel…)
-        size = len(axes)
-        ordered = chosen.transpose(0, *range(2, 2 + size), 1, *range(2 + size, 2 + 2 * size))
-        return ordered.reshape(-1, images.shape[1] * prod(self.kernel))
-
-    def chunks(self, images: NDArray[Any]) -> Iterator[slice]:
-        """Some images at a time, so that their patches fit in memory."""
-        numbers = prod(self.places(images.shape[2:])) * images.shape[1] * prod(self.kernel)
-        step = max(1, NUMBERS_PER_CHUNK // numbers)
-        return (slice(first, first + step) for first in range(0, len(images), step))
+        count = max(1, NUMBERS_PER_CHUNK // (prod(places.tolist()) * width))
+        for first in range(0, len(images), count):
+            part = np.pad(images[first : first + count], [(0, 0), (0, 0), *padding])
+            windows = sliding_window_view(part, tuple(extents), axis=tuple(range(2, 2 + axes)))
+            chosen = windows[(slice(None), slice(None), *steps)]  # (n, C, places…, kernel…)
+            yield chosen.transpose(0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes)).reshape(-1, width)
 
 
 def convolution_moments(
@@ -261,17 +225,16 @@ def convolution_moments(
     """
     window = Window.of(kernel, stride, padding, dilation)
     found = _as_images(images, "images", len(window.kernel))
-    wanted = None if reference is None else _as_images(reference, "reference", len(window.kernel))
-    if wanted is not None and wanted.shape != found.shape:
+    if reference is None:
+        return InputMoments.of_chunks((patches, None) for patches in window.patches(found))
+    wanted = _as_images(reference, "reference", len(window.kernel))
+    if wanted.shape != found.shape:
         raise InvalidInputError(f"images have shape {found.shape} and reference {wanted.shape}; they must be the same")
-    sums = MomentSums()
-    for part in window.chunks(found):
-        sums.add(window.patches(found[part]), None if wanted is None else window.patches(wanted[part]))
-    return sums.moments()
+    return InputMoments.of_chunks(zip(window.patches(found), window.patches(wanted), strict=True))
 
 
 def _as_images(values: Any, name: str, axes: int) -> NDArray[Any]:
-    images = values if isinstance(values, np.ndarray) else np.asarray(values)
+    images = np.asanyarray(values)
     if images.dtype.kind not in "biuf" or images.ndim != axes + 2 or images.size == 0:
         raise InvalidInputError(
             f"{name} is an array of {images.dtype} and shape {images.shape}; expected numbers, and the shape "

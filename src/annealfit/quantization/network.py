@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit._support.arrays import Array
-from annealfit._support.errors import InvalidInputError
-from annealfit._support.files import StrPath, read_tensors, replacing, write_tensors
+from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.files import StrPath, read_arrays, read_tensors, replacing, write_tensors
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit._support.schema import Field, TensorFields, settings_of
-from annealfit.quantization.calibration import Calibration
 from annealfit.quantization.grids import Grid
+from annealfit.quantization.methods import methods_of
 from annealfit.quantization.moments import InputMoments, MomentSums
-from annealfit.quantization.onnx_graph import GraphRun, OnnxGraph, WeightedLayer, find_layers
-from annealfit.quantization.quantize import QuantizedLayer, methods_of, quantize_layer
+from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode, find_layers
+from annealfit.quantization.quantize import LayerInNetwork, QuantizedLayer, quantize_layers
 
 KIND_OF_FILE = "quantized weights"
 _FLOATS = ("<f4", "<f8", "<f2")  # types of weights
 
-Report = Callable[[int, int, str], object]
+_ROWS_PER_BATCH = 256
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkLayer:
-    """A quantised layer of a network."""
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class NetworkLayer(QuantizedLayer):
+    """A quantised layer of a network; weights and bias have the shape and type of the network's constants."""
 
     name: str
     operator: str
     weight: str  # the constant's name in the network
-    weights: NDArray[Any]  # dequantised, with the shape and type of the constant
-    bias: NDArray[Any] | None
-    levels: NDArray[np.int16]  # (n_inputs, n_outputs)
-    scales: NDArray[np.float32]  # (n_outputs,) or (n_groups, n_outputs)
-    grid: Grid
-    group_size: int | None
-    is_transposed: bool
-    errors: Mapping[str, float]  # of each method that was tried, relative
-    error: float
-    seconds: float = 0.0
+    is_transposed: bool  # outputs come first in the constant
 
     @property
     def bytes_before(self) -> int:
@@ -54,23 +46,7 @@ class NetworkLayer:
     @property
     def bytes_after(self) -> int:
         """Bytes of the packed levels and the scales."""
-        return -(-self.levels.size * self.grid.storage_bits // 8) + self.scales.nbytes
-
-    def describe(self) -> dict[str, Any]:
-        """What the file of packed weights says about the layer."""
-        grid = self.grid
-        shape = list(self.levels.shape)
-        return {
-            "name": self.name,
-            "operator": self.operator,
-            "weight": self.weight,
-            "shape": list(self.weights.shape),
-            "dtype": self.weights.dtype.str,
-            "levels": {"lowest": grid.lowest, "step": grid.step, "count": grid.count, "shape": shape},
-            "group_size": self.group_size,
-            "outputs_first": self.is_transposed,
-            "errors": dict(self.errors),
-        }
+        return self.packed_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +73,26 @@ class QuantizedNetwork:
         with replacing(target) as file:
             file.write(self.model.SerializeToString())
         tensors: dict[str, NDArray[Any]] = {}
+        described = []
         for layer in self.layers:
             tensors[f"{layer.name}.levels"] = layer.grid.pack(layer.levels)
             tensors[f"{layer.name}.scales"] = layer.scales
             if layer.bias is not None:
                 tensors[f"{layer.name}.bias"] = layer.bias
-        write_tensors(beside, KIND_OF_FILE, tensors, {"layers": [layer.describe() for layer in self.layers]})
+            described.append(
+                {
+                    "name": layer.name,
+                    "operator": layer.operator,
+                    "weight": layer.weight,
+                    "shape": list(layer.weights.shape),
+                    "dtype": layer.weights.dtype.str,
+                    "levels": {**asdict(layer.grid), "shape": list(layer.levels.shape)},
+                    "group_size": layer.group_size,
+                    "outputs_first": layer.is_transposed,
+                    "errors": dict(layer.errors),
+                }
+            )
+        write_tensors(beside, KIND_OF_FILE, tensors, {"layers": described})
         return target, beside
 
 
@@ -125,7 +115,7 @@ def quantize_network(
     damping: float = 0.0,
     keep: Sequence[str] = (),
     random_state: Any = 0,
-    on_layer: Report | None = None,
+    on_layer: Callable[[int, int, str], object] | None = None,
 ) -> QuantizedNetwork:
     """Quantise the weights of an ONNX network: of MatMul, Gemm and Conv, layer after layer.
 
@@ -154,94 +144,152 @@ def quantize_network(
 
     """
     original, network = OnnxGraph.read(model), OnnxGraph.read(model)
-    rows = Calibration.of(calibration, original)
-    if isinstance(keep, str):
-        raise InvalidInputError(f"keep is {keep!r}; it must be a list of names: [{keep!r}]")
-    layers = find_layers(network, list(keep))
-    bits_of = _bits_of(layers, bits, levels)
+    batches = _calibration_batches(calibration, original)
+    nodes = find_layers(network, keep)
+    bits_of = _bits_of([node.name for node in nodes], bits, levels)
     methods_of(method)  # refuses what is none before anything is run
     settings = {"method": method, "levels": levels, "group_size": group_size, "damping": damping}
-    seed, done = seed_of(random_state), []
-    for number, layer in enumerate(layers):
-        if on_layer is not None:
-            on_layer(number, len(layers), layer.name)
-        began = time.perf_counter()
-        settings |= {"bits": bits_of[layer.name], "random_state": child_seed(seed, number) >> 32}  # 32 bits at most
-        done.append(_quantize(layer, network, _moments_of(layer, original, network, rows), settings, began))
-    error, agreement = _compared(original, network, rows)
+    seed, done = seed_of(random_state), list[NetworkLayer]()
+
+    def put(node: WeightedNode, found: QuantizedLayer) -> None:
+        done.append(_put(node, network, found))
+
+    def layers() -> Iterator[LayerInNetwork]:
+        for number, node in enumerate(nodes):
+            if on_layer is not None:
+                on_layer(number, len(nodes), node.name)
+            own = {"bits": bits_of[node.name], "random_state": child_seed(seed, number) >> 32}  # 32 bits at most
+            bias = None if node.bias is None else node.bias_factor * network.constant(node.bias).astype(float).ravel()
+            yield LayerInNetwork(
+                node.name,
+                node.factor * node.matrix(network.constant(node.weight)).astype(float),
+                bias,
+                settings | own,
+                moments=partial(_moments, node, original, network, batches),
+                put=partial(put, node),
+            )
+
+    quantize_layers(layers())
+    error, agreement = _compared(original, network, batches)
     size = sum(original.constant(name).nbytes for name in original.constants)
     return QuantizedNetwork(network.model, tuple(done), size, error, agreement)
 
 
-def _bits_of(layers: Sequence[WeightedLayer], bits: Any, levels: str | Grid) -> dict[str, Any]:
+def _bits_of(names: Sequence[str], bits: Any, levels: str | Grid) -> Mapping[str, Any]:
     if not isinstance(bits, Mapping):
-        if not isinstance(levels, Grid):
-            Grid.of(bits, levels)  # refuses what is wrong
-        return dict.fromkeys((layer.name for layer in layers), bits)
-    names = {layer.name for layer in layers}
-    if set(bits) != names:
+        Grid.of(bits, levels)  # refuses what is wrong
+        return dict.fromkeys(names, bits)
+    if set(bits) != set(names):
         raise InvalidInputError(f"bits are given for {sorted(bits)}; the layers to quantise are {sorted(names)}")
-    return dict(bits)
+    return bits
 
 
-def _moments_of(layer: WeightedLayer, original: OnnxGraph, network: OnnxGraph, rows: Calibration) -> list[InputMoments]:
-    """The moments of the layer's inputs now and before the layers below it were quantised: one for each group."""
-    now, before = (GraphRun(graph, [layer.source]) for graph in (network, original))
-    sums = [MomentSums() for _ in range(layer.n_groups)]
-    for feed in rows.batches():
+def _moments(
+    node: WeightedNode, original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed]
+) -> list[InputMoments]:
+    """The moments of what a node reads, now and before the layers below it were quantised: one for each group."""
+    now, before = (graph.runner([node.source]) for graph in (network, original))
+    sums = [MomentSums() for _ in range(node.n_groups)]
+    for feed in batches:
         (seen,), (reference,) = now(feed), before(feed)
-        for parts, wanted in zip(layer.rows(seen), layer.rows(reference), strict=True):
-            for total, part, other in zip(sums, parts, wanted, strict=True):
-                total.add(part, other)
+        for parts in zip(node.rows(seen), node.rows(reference), strict=True):
+            for total, part, wanted in zip(sums, *parts, strict=True):
+                total.add(part, wanted)
     return [total.moments() for total in sums]
 
 
-def _quantize(
-    layer: WeightedLayer, network: OnnxGraph, moments: Sequence[InputMoments], settings: Mapping[str, Any], began: float
-) -> NetworkLayer:
-    """Quantise one layer, group by group, and put its new weights and bias into the network.
+def _put(node: WeightedNode, network: OnnxGraph, found: QuantizedLayer) -> NetworkLayer:
+    """Put new weights and bias into the network: scales in single precision, and weights just those times levels."""
+    scales, bias = (found.scales / node.factor).astype(np.float32), None
+    values = _dequantized(found.levels, scales, found.group_size)
+    weights = node.constant(values).astype(network.constant(node.weight).dtype)
+    network.set_constant(node.weight, weights)
+    if node.bias is not None and found.bias is not None:
+        old = network.constant(node.bias)
+        bias = (found.bias / node.bias_factor).reshape(old.shape).astype(old.dtype)
+        network.set_constant(node.bias, bias)
+    own = {"name": node.name, "operator": node.operator, "weight": node.weight, "is_transposed": node.is_transposed}
+    return NetworkLayer(**{**vars(found), **own, "weights": weights, "bias": bias, "scales": scales})
 
-    Scales are in single precision, and the weights are just those scales times the levels.
+
+def _calibration_batches(given: Any, network: OnnxGraph) -> list[Feed]:
+    """What the network is fed, in turn: of an array, an npy or npz file, or a mapping of inputs' names to these.
+
+    A network that reads a fixed number of rows at a time is not fed the rest that does not fill it.
     """
-    constant, count = network.constant(layer.weight), layer.n_groups
-    bias = None if layer.bias is None else network.constant(layer.bias)
-    matrices = np.split(layer.factor * layer.matrix(constant).astype(float), count, axis=1)
-    biases: Sequence[Any] = [None] * count
-    if bias is not None:
-        biases = np.split(layer.bias_factor * bias.astype(float).ravel(), count)
-    parts = [
-        quantize_layer(weights, inputs=own, bias=own_bias, **settings)
-        for weights, own, own_bias in zip(matrices, moments, biases, strict=True)
-    ]
-    first, levels = parts[0], np.hstack([part.levels for part in parts])
-    scales = (np.concatenate([part.scales for part in parts], axis=-1) / layer.factor).astype(np.float32)
-    weights = layer.constant(_dequantized(levels, scales, first.group_size)).astype(constant.dtype)
-    network.set_constant(layer.weight, weights)
-    if layer.bias is not None and bias is not None:
-        joined = np.concatenate([part.bias for part in parts]) / layer.bias_factor
-        bias = joined.reshape(bias.shape).astype(bias.dtype)
-        network.set_constant(layer.bias, bias)
-    return NetworkLayer(
-        layer.name,
-        layer.operator,
-        layer.weight,
-        weights,
-        bias,
-        levels,
-        scales,
-        first.grid,
-        first.group_size,
-        layer.is_transposed,
-        {name: _mean(parts, [part.errors[name] for part in parts]) for name in first.errors},
-        _mean(parts, [part.error for part in parts]),
-        time.perf_counter() - began,
-    )
+    shapes = {
+        name: [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+        for name, kind in network.inputs.items()
+    }
+    arrays = _arrays(given, list(shapes))
+    if set(arrays) != set(shapes):
+        raise InvalidInputError(
+            f"the network has the inputs {list(shapes)} and the calibration {list(arrays)}; give each one's rows"
+        )
+    for name, shape in shapes.items():
+        _check(arrays[name], name, shape)
+    count, *others = sorted({len(array) for array in arrays.values()})
+    if others:
+        raise InvalidInputError(f"calibration has different numbers of rows: {[count, *others]}")
+    fixed = min((shape[0] for shape in shapes.values() if shape and shape[0]), default=None)
+    if fixed and count < fixed:
+        raise InvalidInputError(f"the network reads {fixed} rows at a time, and calibration has {count}")
+    step = fixed or _ROWS_PER_BATCH
+    firsts = range(0, count - count % step if fixed else count, step)
+    return [{name: array[first : first + step] for name, array in arrays.items()} for first in firsts]
 
 
-def _mean(parts: Sequence[QuantizedLayer], errors: Sequence[float]) -> float:
-    """The mean error of the groups of a layer, each weighted by its power."""
-    total = sum(part.power for part in parts)
-    return sum(error * part.power for error, part in zip(errors, parts, strict=True)) / total if total > 0 else 0.0
+def _arrays(given: Any, inputs: list[str]) -> dict[str, NDArray[Any]]:
+    """Arrays by the names of inputs; a single array is that of a single input."""
+    if not isinstance(given, Mapping):
+        found = _read(given)
+        if isinstance(found, np.ndarray):
+            return {inputs[0] if len(inputs) == 1 else "(an array)": found}
+        if len(found) == len(inputs) == 1:
+            return dict(zip(inputs, found.values(), strict=True))
+        return {name: found[name] for name in inputs if name in found}
+    arrays = {name: _read(value) for name, value in given.items()}
+    for name, found in arrays.items():
+        if not isinstance(found, np.ndarray):
+            raise InvalidInputError(
+                f"{os.fspath(given[name])} holds {len(found)} arrays; give one array for each input"
+            )
+    return arrays
+
+
+def _read(given: Any) -> Any:
+    """An array as it is, the array of an npy file, or those of an npz file by name; nothing is unpickled."""
+    if not isinstance(given, str | os.PathLike):
+        return np.asarray(given)
+    name, suffix = os.fspath(given), Path(given).suffix.lower()
+    if suffix not in (".npy", ".npz"):
+        raise InvalidInputError(f"{name} is neither an npy nor an npz file; write calibration rows with numpy.save")
+    try:
+        return np.load(name, mmap_mode="r", allow_pickle=False) if suffix == ".npy" else dict(read_arrays(given))
+    except FileFormatError:
+        raise
+    except (ValueError, EOFError, KeyError) as error:
+        raise FileFormatError(f"{name} is not a file of plain NumPy arrays ({error})") from error
+
+
+def _check(array: NDArray[Any], name: str, shape: Sequence[int | None]) -> None:
+    """Refuse what an input of this shape, None where any length will do, cannot read."""
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"calibration is an array of {array.dtype}; expected numbers")
+    sizes = list(zip(shape, array.shape, strict=False))[1:]
+    if shape and (len(shape) != array.ndim or any(size not in (None, found) for size, found in sizes)):
+        wanted = f"({', '.join('N' if size is None or k == 0 else str(size) for k, size in enumerate(shape))})"
+        hint = "one row for each image, as the network reads it"
+        fixed = [size for size in shape[1:] if size is not None]
+        if len(fixed) == len(shape) - 1 and array.ndim and np.prod(fixed) == np.prod(array.shape[1:]):
+            hint = f"reshape it: X.reshape(-1, {', '.join(map(str, fixed))})"
+        raise InvalidInputError(
+            f"calibration has shape {array.shape}; the network's input {name!r} is {wanted}: {hint}"
+        )
+    if len(array) == 0:
+        raise InvalidInputError("calibration has no rows; some hundred are needed, better a thousand or more")
+    if array.dtype.kind == "f" and not all(np.isfinite(array[k : k + 1024]).all() for k in range(0, len(array), 1024)):
+        raise InvalidInputError("calibration holds NaN or infinity")
 
 
 def _dequantized(levels: NDArray[Any], scales: NDArray[Any], group_size: int | None) -> Array:
@@ -250,17 +298,18 @@ def _dequantized(levels: NDArray[Any], scales: NDArray[Any], group_size: int | N
     return spread.astype(np.float64) * levels
 
 
-def _compared(original: OnnxGraph, network: OnnxGraph, rows: Calibration) -> tuple[float, float | None]:
+def _compared(original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed]) -> tuple[float, float | None]:
     """The relative squared error of the outputs, and how often the largest one of a row stays the largest."""
     outputs = [value.name for value in original.graph.output]
-    before, after = (GraphRun(graph, outputs) for graph in (original, network))
+    before, after = (graph.runner(outputs) for graph in (original, network))
     error, total, same, count = 0.0, 0.0, 0, 0
-    for feed in rows.batches():
+    for feed in batches:
         for was, now in zip(before(feed), after(feed), strict=True):
-            if was.dtype.kind == "f":
-                error += float(((now.astype(float) - was) ** 2).sum())
-                total += float((was.astype(float) ** 2).sum())
-            if was.dtype.kind == "f" and was.ndim == 2 and was.shape[1] > 1:
+            if was.dtype.kind != "f":
+                continue
+            error += float(((now.astype(float) - was) ** 2).sum())
+            total += float((was.astype(float) ** 2).sum())
+            if was.ndim == 2 and was.shape[1] > 1:
                 same += int((was.argmax(axis=1) == now.argmax(axis=1)).sum())
                 count += len(was)
     return (error / total if total > 0 else 0.0), (same / count if count else None)

@@ -1,54 +1,24 @@
-"""quantize_layer: weights of a trained layer to a few levels, so that its outputs change as little as possible."""
+"""quantize_layer, weights of a trained layer to a few levels, and quantize_layers, which walks through a network."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from annealfit._support.arrays import Array
-from annealfit._support.errors import InvalidInputError, check_number, choose_or_own
+from annealfit._support.errors import InvalidInputError, check_number
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit._support.threads import blas_threads
 from annealfit.problems.problem import Problems
 from annealfit.quantization.grids import Grid
-from annealfit.quantization.layer_problem import Layer, Rounding
-from annealfit.quantization.methods import GPTQ, Annealed, Descent, Method, Nearest
-from annealfit.quantization.sampled import Sampled, to_problems
-from annealfit.samplers import LatticeSolver, Sampler
-
-# The methods whose best answer, output by output, the others start from.
-_CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
-
-ROUNDING_METHODS: dict[str, Sequence[Method]] = {
-    "nearest": (Nearest(),),
-    "gptq": (GPTQ(),),
-    "gptq_search": (GPTQ(search=True),),
-    "descent": _CLASSICAL,
-    "annealed": (*_CLASSICAL, Annealed()),
-    "lattice": (*_CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
-}
-
-
-def methods_of(method: Any) -> Sequence[Method]:
-    """The methods to run for a word, a sampler, or a method of one's own: the last is the one that was asked for.
-
-    >>> [one.name for one in methods_of("annealed")]
-    ['nearest', 'gptq', 'gptq_search', 'descent', 'annealed']
-    """
-    if isinstance(method, Sampler):
-        return (*_CLASSICAL, Sampled(method))
-    if isinstance(method, str):
-        return choose_or_own("method", method, ROUNDING_METHODS)
-    if callable(getattr(method, "sample", None)):
-        raise InvalidInputError(f"{method!r} is not an annealfit sampler; wrap dimod's: DimodSampler(it)")
-    words = {word: chain[-1] for word, chain in ROUNDING_METHODS.items()}
-    own: Method = choose_or_own("method", method, words, ("improve",))
-    return (own,) if getattr(own, "starts_from_nothing", False) else (*_CLASSICAL, own)
+from annealfit.quantization.layer_problem import Layer, Rounding, to_problems
+from annealfit.quantization.methods import GPTQ, methods_of
+from annealfit.quantization.moments import InputMoments
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +52,7 @@ class QuantizedLayer:
     @property
     def packed_bytes(self) -> int:
         """Bytes of the packed levels and of scales in single precision."""
-        return -(-self.levels.size * self.grid.storage_bits // 8) + 4 * self.scales.size
+        return self.grid.packed_bytes(self.levels.size) + 4 * self.scales.size
 
     def __repr__(self) -> str:
         inputs, outputs = self.levels.shape
@@ -163,15 +133,54 @@ def quantize_layer(
     ([1, 3, 1, 3, 3, 3, -1, -1, -1, -1, -1, 3], True)
 
     """
-    layer = Layer.of(weights, inputs, gram, _grid(bits, levels), group_size, scales, bias, reference)
+    layer = Layer.of(weights, inputs, gram, Grid.of(bits, levels), group_size, scales, bias, reference)
     check_number("damping", damping, minimum=0, remedy="0.01 to 0.03 helps where rows are few")
     chain, seed = methods_of(method), seed_of(random_state)
-    if not layer.has_data and chain[-1].name != "nearest":
+    if inputs is None and gram is None and chain[-1].name != "nearest":
         raise InvalidInputError(
             f"method is {chain[-1].name!r}, which needs to know what the layer sees: pass inputs (n_samples, "
             "n_inputs) or gram; without data there is only method='nearest'"
         )
-    return _run(layer, chain, float(damping), seed)
+    plain = layer.problem
+    problem, total = plain.damped(float(damping)), float(plain.powers.sum())
+    best: Rounding | None = None
+    errors: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+
+    def share(error: float) -> float:
+        return error / total if total > 0 else 0.0
+
+    with blas_threads(float(plain.n_outputs) * plain.n_inputs**2):
+        for number, own in enumerate(chain):
+            began = time.perf_counter()
+            found = own.improve(problem, best, child_seed(seed, number))
+            seconds[own.name] = time.perf_counter() - began
+            errors[own.name] = share(float(plain.errors(found).sum()))
+            best = found if best is None else problem.better(best, found)
+    assert best is not None  # there is at least one method
+    own_errors, bound, proven = plain.errors(best), None, None
+    if best.bounds is not None:
+        proven = best.bounds >= problem.errors(best) - 1e-9 * problem.powers
+        if problem is plain:  # a bound of the damped error says nothing about the error itself
+            bound = share(float(np.maximum(best.bounds, 0.0).sum()))
+    numbers, values, fitted, corrected = layer.expand(best)
+    given = np.asarray(weights).dtype
+    return QuantizedLayer(
+        weights=np.ascontiguousarray(values.T).astype(given if given.kind == "f" else float),
+        levels=np.ascontiguousarray(numbers.T).astype(np.int16),
+        scales=fitted.T.copy() if group_size else fitted[:, 0].copy(),
+        bias=corrected,
+        error=share(float(own_errors.sum())),
+        power=total,
+        errors=errors,
+        seconds=seconds,
+        output_errors=np.divide(own_errors, plain.powers, out=np.zeros_like(own_errors), where=plain.powers > 0),
+        grid=plain.grid,
+        group_size=group_size,
+        method=chain[-1].name,
+        lower_bound=bound,
+        proven=proven,
+    )
 
 
 def layer_problems(
@@ -193,55 +202,59 @@ def layer_problems(
     >>> len(problems), problems[0].n_variables
     (1, 2)
     """
-    layer = Layer.of(weights, inputs, gram, _grid(bits, levels), None, scales, bias, None)
-    start = GPTQ(search=True).improve(layer.problem, None, 0)
-    return to_problems(layer.problem, start.scales)
+    layer = Layer.of(weights, inputs, gram, Grid.of(bits, levels), scales=scales, bias=bias)
+    return to_problems(layer.problem, GPTQ(search=True).improve(layer.problem, None, 0).scales)[0]
 
 
-def _grid(bits: Any, levels: str | Grid) -> Grid:
-    return levels if isinstance(levels, Grid) else Grid.of(bits, levels)
+@dataclass(frozen=True, eq=False)
+class LayerInNetwork:
+    """A layer for `quantize_layers`: `outputs = rows @ weights + bias`, for each group of its outputs."""
+
+    name: str
+    weights: NDArray[Any]  # (n_inputs, n_outputs)
+    bias: NDArray[Any] | None
+    settings: Mapping[str, Any]  # of `quantize_layer`
+    moments: Callable[[], Sequence[InputMoments | None]]  # of what each group of outputs sees, as layers are now
+    put: Callable[[QuantizedLayer], object]  # takes over the new weights
 
 
-def _run(layer: Layer, chain: Sequence[Method], damping: float, seed: int) -> QuantizedLayer:
-    """Run the methods in turn, each from the best answers so far, and keep the best answer of each output."""
-    plain = layer.problem
-    problem, total = plain.damped(damping), float(plain.powers.sum())
-    best: Rounding | None = None
-    errors: dict[str, float] = {}
-    seconds: dict[str, float] = {}
+def quantize_layers(layers: Iterable[LayerInNetwork]) -> dict[str, QuantizedLayer]:
+    """Quantise the layers of a network in turn, so that each sees what those before it produce, quantised."""
+    done = {}
+    for layer in layers:
+        moments = layer.moments()
+        matrices = np.split(layer.weights, len(moments), axis=1)
+        biases = [None] * len(moments) if layer.bias is None else np.split(layer.bias, len(moments))
+        parts = [
+            quantize_layer(weights, inputs=seen, bias=bias, **layer.settings)
+            for weights, seen, bias in zip(matrices, moments, biases, strict=True)
+        ]
+        done[layer.name] = _side_by_side(parts)
+        layer.put(done[layer.name])
+    return done
 
-    def share(error: float) -> float:
-        return error / total if total > 0 else 0.0
 
-    with blas_threads(float(plain.n_outputs) * plain.n_inputs**2):
-        for number, method in enumerate(chain):
-            began = time.perf_counter()
-            found = method.improve(problem, best, child_seed(seed, number))
-            seconds[method.name] = time.perf_counter() - began
-            errors[method.name] = share(float(plain.errors(found).sum()))
-            best = found if best is None else problem.better(best, found)
-    assert best is not None  # there is at least one method
-    own_errors = plain.errors(best)
-    levels, scales = layer.expand(best)
-    values = layer.spread(scales) * levels
-    bound = proven = None
-    if best.bounds is not None:
-        proven = best.bounds >= problem.errors(best) - 1e-9 * problem.powers
-        if problem is plain:  # a bound of the damped error says nothing about the error itself
-            bound = share(float(np.maximum(best.bounds, 0.0).sum()))
-    return QuantizedLayer(
-        weights=np.ascontiguousarray(values.T).astype(layer.dtype),
-        levels=np.ascontiguousarray(levels.T).astype(np.int16),
-        scales=scales.T.copy() if layer.group_size else scales[:, 0].copy(),
-        bias=layer.corrected_bias(values),
-        error=share(float(own_errors.sum())),
-        power=total,
-        errors=errors,
-        seconds=seconds,
-        output_errors=np.divide(own_errors, plain.powers, out=np.zeros_like(own_errors), where=plain.powers > 0),
-        grid=plain.grid,
-        group_size=layer.group_size,
-        method=chain[-1].name,
-        lower_bound=bound,
-        proven=proven,
+def _side_by_side(parts: Sequence[QuantizedLayer]) -> QuantizedLayer:
+    """The layer whose outputs are those of the parts, one part after another; errors count by power."""
+    first, power = parts[0], sum(part.power for part in parts)
+    if len(parts) == 1:
+        return first
+
+    def mean(values: Iterable[float]) -> float:
+        total = sum(value * part.power for value, part in zip(values, parts, strict=True))
+        return total / power if power > 0 else 0.0
+
+    def joined(name: str) -> Any:
+        arrays = [getattr(part, name) for part in parts]
+        return None if any(array is None for array in arrays) else np.concatenate(arrays, axis=-1)
+
+    bounds = [part.lower_bound for part in parts if part.lower_bound is not None]
+    return replace(
+        first,
+        **{name: joined(name) for name in ("weights", "levels", "scales", "bias", "output_errors", "proven")},
+        error=mean(part.error for part in parts),
+        power=power,
+        errors={name: mean(part.errors[name] for part in parts) for name in first.errors},
+        seconds={name: sum(part.seconds[name] for part in parts) for name in first.seconds},
+        lower_bound=mean(bounds) if len(bounds) == len(parts) else None,
     )

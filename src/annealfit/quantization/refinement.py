@@ -28,6 +28,8 @@ from annealfit.training.objectives.linear_head import HeadPoint
 SCOPES = ("joint", "per_class")
 
 MOST_JOINT_PARAMETERS = 2048  # beyond, the curvature of all classes together takes too long to anneal
+_PATIENCE = 6  # steps in a row that were not kept, each tried with another damping
+_READS, _SWEEPS = 8, 30  # of the anneal of every step, from the levels as they are
 # β times what a step of one level costs, of the reads at the first sweep, from warm to cold, and at the last one.
 _FIRST_BETAS, _LAST_BETA = (0.3, 20.0), 100.0
 _PARTNERS = 8
@@ -68,24 +70,16 @@ class Refinement:
         which bounds the couplings. None is joint up to 2,048 weights: it is much better.
     max_steps : int
         Steps at most, those that are not kept included.
-    patience : int
-        Stop after so many steps in a row that were not kept; each of them is tried with more damping.
-    num_reads, num_sweeps : int
-        Of the anneal of every step: from the levels as they are, at temperatures from warm to cold.
 
     """
 
     scope: str | None = None
     max_steps: int = 40
-    patience: int = 6
-    num_reads: int = 8
-    num_sweeps: int = 30
 
     def __post_init__(self) -> None:
         if self.scope is not None:
             choose("scope", self.scope, SCOPES)
-        for name in ("max_steps", "patience", "num_reads", "num_sweeps"):
-            check_number(name, getattr(self, name), Integral, minimum=1)
+        check_number("max_steps", self.max_steps, Integral, minimum=1)
 
     def refine(self, head: LinearHead, start: LowBitHead, seed: int) -> tuple[LowBitHead, list[float]]:
         """The refined head, and the loss at the start, of its fitted scales, and after every step that was kept."""
@@ -95,7 +89,7 @@ class Refinement:
             losses.append(point.loss)
             damping, failures = _DAMPING, 0
             for step in range(self.max_steps):
-                proposal = self._step(point, best, damping, child_seeds(seed, step, np.arange(self.num_reads)))
+                proposal = self._step(point, best, damping, child_seeds(seed, step, np.arange(_READS)))
                 changed = not np.array_equal(proposal.numbers, best.numbers)
                 if changed:
                     found, reached = _fit_scales(head, proposal)
@@ -105,7 +99,7 @@ class Refinement:
                     losses.append(point.loss)
                     continue
                 failures += 1
-                if failures >= self.patience or (not changed and damping <= _LEAST_DAMPING):
+                if failures >= _PATIENCE or (not changed and damping <= _LEAST_DAMPING):
                     break
                 # Where nothing moves the model is too stiff; where the loss rises it is not stiff enough.
                 damping = damping * _LARGER if changed else max(damping / _LARGER, _LEAST_DAMPING)
@@ -116,7 +110,11 @@ class Refinement:
         outputs, size = now.numbers.shape[::-1]
         joint = self.scope == "joint" or (self.scope is None and outputs * size <= MOST_JOINT_PARAMETERS)
         groups = [list(range(outputs))] if joint else [[output] for output in range(outputs)]
-        curvatures = _joint_curvature(point) if joint else min(outputs, 2) * _with_penalty(point)
+        if joint:
+            curvatures = _joint_curvature(point)
+        else:
+            blocks = point.output_grams() + np.diag(point.head.ridge)
+            curvatures = min(outputs, 2) * blocks[:, None, :, None, :]
         numbers = now.numbers.copy()
         for group, curvature in zip(groups, curvatures, strict=True):
             metric, slopes = _without_biases(curvature, point.gradients[group], damping)
@@ -125,17 +123,17 @@ class Refinement:
             weights = (now.scales[group] * now.levels[:, group]).T.ravel()
             chains = LevelChains(
                 metric,
-                np.tile(slopes - metric.times(weights), (self.num_reads, 1)),
-                np.tile(spacings, (self.num_reads, 1)),
+                np.tile(slopes - metric.times(weights), (_READS, 1)),
+                np.tile(spacings, (_READS, 1)),
                 now.grid.origin,
                 now.grid.count - 1,
-                np.tile(own, (self.num_reads, 1)),
+                np.tile(own, (_READS, 1)),
                 seeds,
                 soft_partners(metric, _PARTNERS),
             )
             unit = float(np.median(metric.diagonal * spacings**2))
-            first = np.geomspace(*_FIRST_BETAS, self.num_reads)
-            chains.anneal(np.geomspace(first, np.full(self.num_reads, _LAST_BETA), self.num_sweeps) / unit)
+            first = np.geomspace(*_FIRST_BETAS, _READS)
+            chains.anneal(np.geomspace(first, np.full(_READS, _LAST_BETA), _SWEEPS) / unit)
             chains.polish()
             numbers[:, group] = chains.levels[chains.energies().argmin()].reshape(len(group), size).T
         return LowBitHead(numbers, now.scales, now.biases, now.grid)
@@ -158,12 +156,6 @@ def _joint_curvature(point: HeadPoint) -> Array:
         found[0, c, :, other] = gram + (np.diag(point.head.ridge) if c == other else 0.0)
         found[0, other, :, c] = found[0, c, :, other].T
     return found
-
-
-def _with_penalty(point: HeadPoint) -> Array:
-    """Each output's own block of the Hessian, shape (O, 1, D, 1, D)."""
-    blocks = point.output_grams() + np.diag(point.head.ridge)
-    return blocks[:, None, :, None, :]
 
 
 def _without_biases(curvature: Array, gradients: Array, damping: float) -> tuple[Curvature, Array]:
