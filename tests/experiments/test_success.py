@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from annealfit._support.errors import InvalidInputError
 from annealfit.studies.sampler_study import Estimate, estimate_share, estimate_time, time_to_solution
 
 
@@ -21,13 +20,6 @@ from annealfit.studies.sampler_study import Estimate, estimate_share, estimate_t
 )
 def test_time_to_solution_by_hand(seconds, share, expected):
     assert time_to_solution(seconds, share) == pytest.approx(expected)
-
-
-def test_what_is_no_share_is_refused():
-    with pytest.raises(InvalidInputError, match="share is 1.5"):
-        time_to_solution(1.0, 1.5)
-    with pytest.raises(InvalidInputError, match="successes is 3"):
-        estimate_share(3, 2)
 
 
 def test_an_interval_by_hand():

@@ -5,21 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import DownloadColumn, TimeRemainingColumn
 from typer import Argument, Option
 
 from annealfit.cli import options
-from annealfit.cli.output import Column, make_progress, print_json, print_table, say, yes_no
+from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, yes_no
 from annealfit.data.datasets import DATASETS, fetch, is_available
 
 datasets_app = typer.Typer(invoke_without_command=True)
-
-_COLUMNS = (
-    Column("name", lambda row: row["name"], "left"),
-    Column("here", lambda row: yes_no(row["available"]), "left"),
-    Column("train / test", lambda row: f"{row['n_train']} / {row['n_test']}", "left"),
-    Column("description", lambda row: row["description"], "fold"),
-)
 
 
 @datasets_app.callback()
@@ -49,8 +42,14 @@ def datasets(context: typer.Context, as_json: options.Json = False) -> None:
     ]
     if as_json:
         print_json(rows)
-    else:
-        print_table(rows, _COLUMNS)
+        return
+    columns = [
+        Column("name", lambda row: row["name"], "left"),
+        Column("here", lambda row: yes_no(row["available"]), "left"),
+        Column("train / test", lambda row: f"{row['n_train']} / {row['n_test']}", "left"),
+        Column("description", lambda row: row["description"], "fold"),
+    ]
+    print_table(rows, columns)
 
 
 @datasets_app.command("fetch")
@@ -67,15 +66,11 @@ def fetch_files(
     \b
       annealfit datasets fetch mnist
     """
-    progress = make_progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    tasks: dict[str, TaskID] = {}
+    with progress_bar("{task.description}", DownloadColumn(), TimeRemainingColumn(), description=name) as update:
 
-    def on_chunk(file: str, done: int, total: int | None) -> None:
-        if file not in tasks:
-            tasks[file] = progress.add_task(file, total=total)
-        progress.update(tasks[file], completed=done, total=total)
+        def on_chunk(file: str, done: int, total: int | None) -> None:
+            update(description=file, completed=done, total=total)
 
-    with progress:
         paths = [str(path) for path in fetch(name, offline=offline, force=force, progress=on_chunk)]
     if as_json:
         print_json({"files": paths})

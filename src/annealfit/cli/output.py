@@ -159,19 +159,16 @@ def _least_width(table: Table) -> int:
     return sum((column.min_width or 0) + _GAP for column in table.columns)
 
 
-def make_progress(*columns: ProgressColumn) -> Progress:
-    """A live display on standard error that vanishes in the end; none where standard error is not a terminal."""
-    return Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True)
-
-
 @contextmanager
 def progress_bar(
     opening: str, *columns: ProgressColumn, total: float | None = None, description: str = ""
 ) -> Iterator[Callable[..., None]]:
-    """A live bar; yields the function that updates it (`advance`, `completed`, `description`, `total`).
+    """A live bar on standard error; yields what updates it (`advance`, `completed`, `description`, `total`).
 
-    The columns after the bar are by default the count, the description and the time left.
+    The columns after the bar are by default the count, the description and the time left. The bar vanishes in the end;
+    there is none where standard error is not a terminal.
     """
     after = columns or (MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    with make_progress(TextColumn(opening), BarColumn(), *after) as progress:
+    shown = TextColumn(opening), BarColumn(), *after
+    with Progress(*shown, console=errors, disable=not errors.is_terminal, transient=True) as progress:
         yield partial(progress.update, progress.add_task(description, total=total))
