@@ -126,7 +126,7 @@ def test_on_a_cluster_as_here(train, tmp_path):
     ("arguments", "message"),
     [
         (("rows.npy",), "--labels labels.npy"),
-        (("rows.npy", "--labels", "nowhere.npy"), "nowhere.npy are not there"),
+        (("rows.npy", "--labels", "nowhere.npy"), "nowhere.npy is not there"),
         (("rows.npy", "--labels", "rows.npy"), "one per row"),
         (("labels.npy", "--labels", "labels.npy"), "expected 2D"),
         (("rows.parquet",), "a, b, c, d, e, animal"),
