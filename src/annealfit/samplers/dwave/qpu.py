@@ -235,9 +235,20 @@ class QPUSampler(Sampler):
         return batches
 
     def _tiles_of(self, batch: Sequence[QuadraticProblem]) -> Tiles:
-        key = batch[0].n_variables, len(batch)
+        """Return a tile for each of these problems of one size; embedded once for every size and number."""
+        n_variables, count = key = batch[0].n_variables, len(batch)
         if key not in self._tiles:
-            self._tiles[key] = Tiles.of(self.device, self.chip, *key)
+            system = require("dwave.system", extra=EXTRA, purpose="embedding problems on a QPU")
+            gauges = require("dwave.preprocessing.composites", extra=EXTRA, purpose="spin-reversal transforms")
+            embeddings = self.chip.tiles(n_variables, count)
+            published = coupling_limits(self.device.properties)
+            limits = [[TileLimit.of(one, embedding, self.chip.graph) for one in published] for embedding in embeddings]
+            chains = [embedding[variable] for embedding in embeddings for variable in range(n_variables)]
+            # Spins are reversed above the embedding, so that a chain is flipped as a whole and stays ferromagnetic:
+            # only then may it use the extended range of couplings.
+            fixed = system.FixedEmbeddingComposite(self.device, dict(enumerate(chains)))
+            composite = gauges.SpinReversalTransformComposite(fixed)
+            self._tiles[key] = Tiles(embeddings, limits, composite, qubits_of(embeddings))
         return self._tiles[key]
 
     def _plan(self, problems: Sequence[QuadraticProblem], positions: list[int], seed: int) -> Run:
@@ -289,20 +300,6 @@ class Tiles:
     limits: Sequence[Sequence[TileLimit]]  # of the sums of couplings, for each embedding
     composite: Any  # dimod sampler whose variables are those of a `Program`
     n_qubits: int
-
-    @classmethod
-    def of(cls, device: Any, chip: Chip, n_variables: int, count: int) -> Tiles:
-        """Return `count` tiles for problems of `n_variables`."""
-        system = require("dwave.system", extra=EXTRA, purpose="embedding problems on a QPU")
-        gauges = require("dwave.preprocessing.composites", extra=EXTRA, purpose="spin-reversal transforms")
-        embeddings = chip.tiles(n_variables, count)
-        published = coupling_limits(device.properties)
-        limits = [[TileLimit.of(limit, embedding, chip.graph) for limit in published] for embedding in embeddings]
-        chains = [embedding[variable] for embedding in embeddings for variable in range(n_variables)]
-        # Spins are reversed above the embedding, so that a chain is flipped as a whole and stays ferromagnetic: only
-        # then may it use the extended range of couplings.
-        fixed = system.FixedEmbeddingComposite(device, dict(enumerate(chains)))
-        return cls(embeddings, limits, gauges.SpinReversalTransformComposite(fixed), qubits_of(embeddings))
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,16 +70,16 @@ class DenseAnnealingSampler(dimod.Sampler, dimod.Initialized):
     ) -> dimod.SampleSet:
         """Sample a binary quadratic model; energies are the model's own, computed by dimod."""
         began = time.perf_counter_ns()
-        if randomize_order:
-            raise InvalidInputError(
-                "randomize_order is True; this sampler visits variables in order: leave it out, or use dwave-samplers' "
-                "SimulatedAnnealingSampler"
-            )
-        if proposal_acceptance_criteria != "Metropolis":
-            raise InvalidInputError(
-                f"proposal_acceptance_criteria is {proposal_acceptance_criteria!r}; this sampler knows 'Metropolis' "
-                "alone: leave it out, or use dwave-samplers' SimulatedAnnealingSampler"
-            )
+        only = {
+            "randomize_order": (randomize_order, False),
+            "proposal_acceptance_criteria": (proposal_acceptance_criteria, "Metropolis"),
+        }
+        for name, (given, known) in only.items():
+            if given != known:
+                raise InvalidInputError(
+                    f"{name} is {given!r}; this sampler visits variables in order and knows 'Metropolis' alone: leave "
+                    "it out, or use dwave-samplers' SimulatedAnnealingSampler"
+                )
         _check_size(bqm)
         if seed is None:
             seed = int(np.random.default_rng().integers(2**31))
