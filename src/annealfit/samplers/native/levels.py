@@ -26,7 +26,7 @@ from annealfit.samplers.native.annealing import Annealer, BetaRange, Limit, Stop
 from annealfit.samplers.protocol import Samples
 
 STARTS = ("relaxation", "random")
-SWEEPS_BETWEEN_QUESTIONS = 32
+SWEEPS_BETWEEN_QUESTIONS, MOST_WORK = 32, 6_000_000  # at most, and in multiplications: about 3 ms
 LANES_PER_BLOCK = 16  # the unit of work of a thread
 
 # β times the cost of being one level off the centre, at the hot end and at the cold one (see docs/annealer.md).
@@ -187,7 +187,7 @@ class LevelAnnealer(Annealer):
         descent. Annealing ends when three quarters of the time left after it have passed; the best state of every
         read so far is polished in the rest.
     interrupt_function : callable or None
-        Called between groups of 32 sweeps; a true answer ends annealing early, and the best states are polished.
+        Called between groups of up to 32 sweeps; a true answer ends annealing early, and the best states are polished.
 
     Examples
     --------
@@ -270,8 +270,9 @@ class LevelAnnealer(Annealer):
                 chains.polish()
             return done
         chains.keep_best()
-        with flag_after(limit.seconds_left * (ANNEALING_SHARE if self.polish else 1.0)) as stop:
-            done = self._sweep(chains, line, limit, stop)
+        annealing = limit.part(ANNEALING_SHARE if self.polish else 1.0)
+        with flag_after(annealing.seconds_left) as stop:
+            done = self._sweep(chains, line, annealing, stop)
         if done < total:
             chains.return_to_best()
         if self.polish:
@@ -284,10 +285,15 @@ class LevelAnnealer(Annealer):
     def _sweep(
         self, chains: LevelChains, line: tuple[Array, Array], limit: Limit | None, stop: NDArray[np.uint8]
     ) -> int:
-        """Run the schedule in groups of sweeps, between which the limit is asked; returns the number of sweeps."""
+        """Run the schedule in groups of sweeps, between which the limit is asked; returns the number of sweeps.
+
+        Groups are short, because a timer's flag can be late on a busy machine.
+        """
         schedule, done = self._schedule, 0
+        work = len(chains.levels) * len(chains.curvature.packed[0])  # of one sweep
+        group = min(max(MOST_WORK // work, 1), SWEEPS_BETWEEN_QUESTIONS)
         while done < schedule.num_sweeps and not stop[0] and (limit is None or not limit.is_reached()):
-            shares = schedule.shares(done, min(done + SWEEPS_BETWEEN_QUESTIONS, schedule.num_sweeps))
+            shares = schedule.shares(done, min(done + group, schedule.num_sweeps))
             betas = line[0] + shares[:, None] * line[1]
             done += chains.anneal(np.exp(betas) if schedule.is_geometric else betas, stop)
         return done
