@@ -182,8 +182,8 @@ class Logistic:
 
     def curvature_along(self, probabilities: Array, changes: Array, weights: Array | None = None) -> Array:
         """Return `Σ π(1 − π) z z'`."""
-        flat = changes[:, 0]
-        return (flat * _weighted(probabilities * (1 - probabilities), weights)) @ flat.T
+        scaled = changes[:, 0] * np.sqrt(_weighted(probabilities * (1 - probabilities), weights))
+        return scaled @ scaled.T  # exactly symmetric
 
     def hessian_product(self, probabilities: Array, changes: Array) -> Array:
         """Return `π(1 − π)z`."""
