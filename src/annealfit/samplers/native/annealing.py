@@ -239,7 +239,7 @@ def in_threads(
         check_number("num_threads", num_threads, Integral, minimum=1)
     count = min(num_threads or processors(), len(items)) if len(items) > 1 else 1
     if count == 1:
-        return [function(item) for item in items]
+        return list(map(function, items))
     with ThreadPoolExecutor(count) as pool:
         futures = [pool.submit(function, item) for item in items]
         try:
