@@ -55,7 +55,7 @@ class Relaxed(RangePolicy):
     """A range policy: twice the size of the continuous minimum of each problem."""
 
     def choose(self, problems):
-        minima = np.array([-problem.metric.inverse @ problem.gradient for problem in problems])
+        minima = np.array([-problem.shared_curvature.inverse @ problem.gradient for problem in problems])
         return 2 * np.sqrt((minima**2).mean(axis=1)) + 1e-9
 
 

@@ -45,7 +45,7 @@ def round_problem(problem: QuadraticProblem) -> QuadraticProblem:
     """The problem with its numbers on the grid."""
     encoding = Encoding(problem.encoding.bits, float(round_to_grid(problem.encoding.range, RANGE_BITS)))
     return QuadraticProblem(
-        round_curvature(problem.metric), round_to_grid(problem.gradient, COEFFICIENT_BITS), encoding
+        round_curvature(problem.shared_curvature), round_to_grid(problem.gradient, COEFFICIENT_BITS), encoding
     )
 
 

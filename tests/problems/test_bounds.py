@@ -25,7 +25,7 @@ def test_no_state_lies_below_the_bound(problem):
 @given(problems(max_variables=12), st.floats(1e-3, 1e3))
 def test_nor_does_any_point_of_the_box(problem, stretch):
     """Also with a gradient so large that all of the box's corners are in play."""
-    problem = QuadraticProblem(problem.metric, problem.gradient * stretch, problem.encoding)
+    problem = QuadraticProblem(problem.shared_curvature, problem.gradient * stretch, problem.encoding)
     delta = problem.encoding.range
     points = np.random.default_rng(0).uniform(-delta, delta, size=(500, problem.n_parameters))
     assert problem.lower_bound() <= problem.energy_of_update(np.vstack([points, np.sign(points) * delta])).min()

@@ -1,4 +1,4 @@
-"""A metric of blocks is the metric of the matrix that has them along its diagonal."""
+"""A curvature of blocks is the curvature of the matrix that has them along its diagonal."""
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ SIZES = (3, 1, 4)
 
 
 @pytest.fixture
-def metrics():
-    parts = [random_problem(seed, size, bits=1).metric for seed, size in enumerate(SIZES)]
+def curvatures():
+    parts = [random_problem(seed, size, bits=1).shared_curvature for seed, size in enumerate(SIZES)]
     return BlockCurvature(parts), Curvature(scipy.linalg.block_diag(*(part.matrix for part in parts)))
 
 
-def test_everything_that_is_known_of_it(metrics):
-    blocks, whole = metrics
+def test_everything_that_is_known_of_it(curvatures):
+    blocks, whole = curvatures
     values = np.random.default_rng(0).normal(size=(5, sum(SIZES)))
     assert blocks.size == whole.size
     assert blocks.is_convex
@@ -35,10 +35,10 @@ def test_everything_that_is_known_of_it(metrics):
         blocks.matrix[0, 0] = 1.0
 
 
-def test_problems_are_the_same_ones(metrics):
+def test_problems_are_the_same_ones(curvatures):
     """Bounds and minima over the box, and the optimum, which the default sampler finds too."""
     gradients = np.random.default_rng(1).normal(size=(4, sum(SIZES)))
-    blocks, whole = (Problems((metric,), gradients, np.linspace(0.2, 1.5, 4), bits=2) for metric in metrics)
+    blocks, whole = (Problems((curvature,), gradients, np.linspace(0.2, 1.5, 4), bits=2) for curvature in curvatures)
     for found, expected in zip(relax(blocks, **TIGHT), relax(whole, **TIGHT), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)  # the gap at which both stop
     lowest = [answer.best_energy for answer in ExactSolver().solve(whole, range(4))]

@@ -43,7 +43,7 @@ def test_sharing_a_curvature_keeps_the_energy():
     problem = random_problem(3, 5, 2)
     gradient, encoding = np.arange(5.0), Encoding(2, 0.1)
     shared, anew = (
-        QuadraticProblem(problem.metric, gradient, encoding),
+        QuadraticProblem(problem.shared_curvature, gradient, encoding),
         QuadraticProblem(problem.curvature, gradient, encoding),
     )
     bits = np.ones(10, dtype=int)
@@ -72,3 +72,9 @@ def test_bad_problems_are_refused(curvature, gradient, message):
 def test_what_is_not_bits_is_refused(bits):
     with pytest.raises(InvalidInputError, match="bits"):
         random_problem(0, 2, 2).energy(bits)
+
+
+def test_the_old_name_of_the_shared_curvature_warns():
+    problem = QuadraticProblem([[2.0]], [1.0], Encoding(1, 0.5))
+    with pytest.warns(FutureWarning, match="shared_curvature"):
+        assert problem.metric is problem.shared_curvature

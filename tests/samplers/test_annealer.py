@@ -20,7 +20,7 @@ def family(n_problems=10, parameters=7, bits=3):
     base = random_problem(0, parameters, bits)
     generator = np.random.default_rng(1)
     return [
-        QuadraticProblem(base.metric, generator.normal(size=parameters), Encoding(bits, float(width)))
+        QuadraticProblem(base.shared_curvature, generator.normal(size=parameters), Encoding(bits, float(width)))
         for width in generator.uniform(1e-4, 2.0, size=n_problems)
     ]
 
@@ -251,8 +251,8 @@ def test_problems_that_are_not_convex_are_cooled_too(shift):
     for seed in range(20):
         generator = np.random.default_rng(seed)
         factor = generator.normal(size=(5, 5))
-        metric = factor @ factor.T / 5 - shift * np.eye(5)
-        problem = QuadraticProblem(metric, generator.normal(size=5), Encoding(3, 0.5))
+        curvature = factor @ factor.T / 5 - shift * np.eye(5)
+        problem = QuadraticProblem(curvature, generator.normal(size=5), Encoding(3, 0.5))
         best = ExactSolver().sample(problem).best_energy
         gaps.append(1 - SimulatedAnnealer(num_reads=1).sample(problem, seed=seed).best_energy / best)
     assert np.mean(gaps) < 0.03

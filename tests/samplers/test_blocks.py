@@ -46,7 +46,9 @@ def test_one_block_is_the_child():
 
 def test_all_problems_take_their_turns_together():
     first = random_problem(0, 8, 2, 0.5)
-    others = [QuadraticProblem(first.metric, first.gradient * factor, first.encoding) for factor in (2.0, -1.0)]
+    others = [
+        QuadraticProblem(first.shared_curvature, first.gradient * factor, first.encoding) for factor in (2.0, -1.0)
+    ]
     child = Watching(RoundedSampler())
     answers = BlockSampler(child, max_variables=4).solve([first, *others], [1, 2, 3])
     assert [len(call) for call in child.asked] == [3, 3, 3, 3]
@@ -142,8 +144,8 @@ def test_a_block_fails_for_its_problem_only():
             ]
 
     problem = random_problem(0, 4, 1, 0.01)
-    up = QuadraticProblem(problem.metric, np.full(4, 10.0), problem.encoding)
-    down = QuadraticProblem(problem.metric, np.full(4, -10.0), problem.encoding)
+    up = QuadraticProblem(problem.shared_curvature, np.full(4, 10.0), problem.encoding)
+    down = QuadraticProblem(problem.shared_curvature, np.full(4, -10.0), problem.encoding)
     answers = BlockSampler(FailsUpward(), 2).solve([up, down], [0, 0])
     assert [answer.failure for answer in answers] == ["no answer", None]
 

@@ -52,7 +52,7 @@ def test_it_is_what_brute_force_finds(spread):
 @pytest.mark.parametrize("range_", [1e-3, 0.5, 50.0])
 def test_sizes_up_to_twenty_variables(size, bits, range_):
     problem = random_problem(size, size, bits, 0.5)
-    problem = QuadraticProblem(problem.metric, problem.gradient, Encoding(bits, range_))
+    problem = QuadraticProblem(problem.shared_curvature, problem.gradient, Encoding(bits, range_))
     assert_is_the_optimum(problem, LatticeSolver().sample(problem))
 
 
@@ -60,7 +60,9 @@ def test_sizes_up_to_twenty_variables(size, bits, range_):
 def test_a_curvature_may_be_singular(seed):
     problem = small_problem(seed, spread=1.0, rank_share=0.5)
     assert_is_the_optimum(problem, LatticeSolver().sample(problem))
-    tilted = QuadraticProblem(problem.metric, problem.gradient + 1.0, problem.encoding)  # no minimum without the box
+    tilted = QuadraticProblem(
+        problem.shared_curvature, problem.gradient + 1.0, problem.encoding
+    )  # no minimum without the box
     assert_is_the_optimum(tilted, LatticeSolver().sample(tilted))
 
 
@@ -198,7 +200,7 @@ def test_settings_are_checked(settings, message):
 def test_no_level_is_below_the_level_bound(seed):
     """At any point, for any part of the parameters; and never below the certificate of the box."""
     problem = random_problem(seed, 6, 2, 1.0)
-    branching, generator = Branching.of(problem.metric), np.random.default_rng(seed)
+    branching, generator = Branching.of(problem.shared_curvature), np.random.default_rng(seed)
     states = np.array(np.meshgrid(*[[-3.0, -1.0, 1.0, 3.0]] * 6)).reshape(6, -1).T
     for size in range(1, 7):
         part, lift = branching.matrix[:size, :size], branching.lifts[size, :size]

@@ -268,7 +268,7 @@ def test_a_flag_stops_a_kernel_before_it_moves_another_parameter(kernel):
     start = np.zeros((20, 40), dtype=np.int64)
     gradients, spacings = np.repeat(problem.gradient[None], 20, axis=0), np.full((20, 40), 0.1)
     chains = LevelChains(
-        problem.metric, gradients, spacings, -3.5, 7, start, np.arange(20, dtype=np.uint64), num_threads=1
+        problem.shared_curvature, gradients, spacings, -3.5, 7, start, np.arange(20, dtype=np.uint64), num_threads=1
     )
     stop = np.ones(1, dtype=np.uint8)
     if kernel == "anneal":

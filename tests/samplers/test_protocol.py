@@ -78,8 +78,8 @@ def sampler(request):
 
 def problems(count=3):
     generator = np.random.default_rng(0)
-    metric = random_problem(0, 4, 2).metric
-    return Problems((metric,), generator.normal(size=(count, 4)), np.array([0.5, 0.2, 1.0])[:count], bits=2)
+    curvature = random_problem(0, 4, 2).shared_curvature
+    return Problems((curvature,), generator.normal(size=(count, 4)), np.array([0.5, 0.2, 1.0])[:count], bits=2)
 
 
 def test_settings_make_the_same_sampler_again(sampler):
@@ -213,7 +213,7 @@ def test_a_settings_sampler_inside_another_is_reached_by_its_path():
 def test_beta_means_the_same_to_every_annealer():
     """Mean energies at one temperature, given in units of energy, of our chain and of D-Wave's, within five errors."""
     problem = random_problem(5, 6, 2, 0.5)
-    beta = 3.0 / problem.metric.diagonal.mean()
+    beta = 3.0 / problem.shared_curvature.diagonal.mean()
     settings = {"num_reads": 2000, "num_sweeps": 50, "beta_range": (beta, beta)}
     found = [s.sample(problem, seed=1).energies for s in (SimulatedAnnealer(**settings), DimodSampler(**settings))]
     means, errors = zip(*((e.mean(), e.std() / np.sqrt(len(e))) for e in found), strict=True)
@@ -299,14 +299,14 @@ def test_problems_are_a_sequence_and_groups_of_them_share_a_metric():
     assert len(stacked) == 3
     assert [problem.encoding.range for problem in stacked] == [0.5, 0.2, 1.0]
     assert stacked[-1].gradient.tolist() == stacked.gradients[2].tolist()
-    assert all(problem.metric is stacked.metric for problem in stacked)
+    assert all(problem.shared_curvature is stacked.shared_curvature for problem in stacked)
     assert [p.encoding.range for p in stacked[1:]] == [0.2, 1.0]
     other = random_problem(9, 3, 1)
     mixed = [stacked[0], other, stacked[2]]
     groups = {tuple(positions): len(group) for positions, group in group_by_curvature(mixed)}
     assert groups == {(0, 2): 2, (1,): 1}
-    metrics = (stacked.metric, Curvature(np.eye(4)), stacked.metric)
-    own = Problems(metrics, stacked.gradients, stacked.ranges, bits=2)
+    curvatures = (stacked.shared_curvature, Curvature(np.eye(4)), stacked.shared_curvature)
+    own = Problems(curvatures, stacked.gradients, stacked.ranges, bits=2)
     assert [tuple(positions) for positions, _ in group_by_curvature(own)] == [(0, 2), (1,)]
     bits = np.random.default_rng(1).integers(0, 2, size=(3, 4, 2), dtype=np.uint8)
     for many in (stacked, own):

@@ -76,12 +76,12 @@ def relax(
     known = problems.relaxations
     if (max_sweeps, relative_gap) in known:
         return known[max_sweeps, relative_gap]
-    metric = problems.metric
+    curvature = problems.shared_curvature
     # The Newton step is the minimum if it stays inside the box.
-    starts = problems.newton_steps if metric.is_convex else np.zeros(problems.gradients.shape)
+    starts = problems.newton_steps if curvature.is_convex else np.zeros(problems.gradients.shape)
     given = np.ascontiguousarray(problems.gradients), np.ascontiguousarray(starts), problems.ranges
-    minima, bounds = _kernels.minimise(*metric.packed, *given, float(max_sweeps), relative_gap)
-    if not metric.is_convex:
+    minima, bounds = _kernels.minimise(*curvature.packed, *given, float(max_sweeps), relative_gap)
+    if not curvature.is_convex:
         bounds = np.full(len(problems), -np.inf)
     known[max_sweeps, relative_gap] = minima, bounds
     return minima, bounds

@@ -38,7 +38,7 @@ class Coordinates(ABC):
         return None
 
     @abstractmethod
-    def pull_curvature(self, metric: Curvature) -> Curvature:
+    def pull_curvature(self, curvature: Curvature) -> Curvature:
         """Return `TᵀHT`."""
 
     @abstractmethod
@@ -67,9 +67,9 @@ class RawCoordinates(Coordinates):
         """The origin 0."""
         return Origin()
 
-    def pull_curvature(self, metric: Curvature) -> Curvature:
+    def pull_curvature(self, curvature: Curvature) -> Curvature:
         """Return the curvature."""
-        return metric
+        return curvature
 
     def pull_gradients(self, gradients: Array) -> Array:
         """Return the gradients."""
@@ -99,10 +99,10 @@ class LinearCoordinates(Coordinates):
                 f"{np.linalg.matrix_rank(self.matrix)}; it must be square and invertible"
             )
 
-    def pull_curvature(self, metric: Curvature) -> Curvature:
+    def pull_curvature(self, curvature: Curvature) -> Curvature:
         """Return `TᵀHT`."""
-        whole = np.kron(np.eye(self._outputs_in(metric.size)), self.matrix)
-        return Curvature(whole.T @ metric.matrix @ whole)
+        whole = np.kron(np.eye(self._outputs_in(curvature.size)), self.matrix)
+        return Curvature(whole.T @ curvature.matrix @ whole)
 
     def pull_gradients(self, gradients: Array) -> Array:
         """Return `Tᵀg`."""
@@ -158,9 +158,9 @@ class CentredCoordinates(Coordinates):
         """The means of the features, and the unit of the bias."""
         return Origin(self._means, self._unit)
 
-    def pull_curvature(self, metric: Curvature) -> Curvature:
+    def pull_curvature(self, curvature: Curvature) -> Curvature:
         """Return `TᵀHT`."""
-        half = self._pulled(metric.matrix)
+        half = self._pulled(curvature.matrix)
         return Curvature.computed(self._pulled(half.T))
 
     def pull_gradients(self, gradients: Array) -> Array:

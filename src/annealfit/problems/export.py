@@ -49,7 +49,7 @@ def to_qubo(problem: QuadraticProblem) -> tuple[NDArray[np.float64], float]:
     _check_dense_size(problem)
     weights, delta = problem.encoding.weights, problem.encoding.range
     quadratic = np.kron(4 * problem.curvature, np.outer(weights, weights)).astype(np.float64, copy=False)
-    linear = 4 * np.kron(problem.gradient - delta * problem.metric.row_sums, weights)
+    linear = 4 * np.kron(problem.gradient - delta * problem.shared_curvature.row_sums, weights)
     quadratic[np.diag_indices_from(quadratic)] += linear  # b² = b
     return quadratic, file_offset(problem, "qubo")
 
@@ -97,14 +97,14 @@ def largest_coefficients(problems: Problems) -> NDArray[np.float64]:
     Linear biases are `4p_k(g − δG1)_j + 4p_k²G_jj`, couplings `8 p_k p_l G_ij`. A linear bias is convex in
     `p_k`, so its largest values are at the finest and the coarsest bit.
     """
-    metric, bits, ranges = problems.metric, problems.bits, problems.ranges[:, None]
+    curvature, bits, ranges = problems.shared_curvature, problems.bits, problems.ranges[:, None]
     coarsest = ranges * 2.0 ** (bits - 1) / (2.0**bits - 1)
-    shifted = problems.gradients - ranges * metric.row_sums
+    shifted = problems.gradients - ranges * curvature.row_sums
     largest = np.zeros(len(problems))
     for weight in (coarsest, coarsest / 2.0 ** (bits - 1)):
-        largest = np.maximum(largest, np.abs(4 * weight * (shifted + weight * metric.diagonal)).max(axis=1))
-    quadratic = 0.5 * np.abs(metric.diagonal).max() if bits > 1 else 0.0
-    return np.maximum(largest, 8 * coarsest[:, 0] ** 2 * max(quadratic, metric.largest_coupling))
+        largest = np.maximum(largest, np.abs(4 * weight * (shifted + weight * curvature.diagonal)).max(axis=1))
+    quadratic = 0.5 * np.abs(curvature.diagonal).max() if bits > 1 else 0.0
+    return np.maximum(largest, 8 * coarsest[:, 0] ** 2 * max(quadratic, curvature.largest_coupling))
 
 
 def write(problem: QuadraticProblem, path: str | os.PathLike[str], *, format: str) -> Path:  # noqa: A002
@@ -119,7 +119,7 @@ def file_offset(problem: QuadraticProblem, format: str) -> float:  # noqa: A002
     """Return the offset that a file of this format states: an Ising model has another one than a QUBO."""
     if format == "ising":
         return to_ising(problem)[2]
-    row_sums, delta = problem.metric.row_sums, problem.encoding.range
+    row_sums, delta = problem.shared_curvature.row_sums, problem.encoding.range
     return float(delta**2 * row_sums.sum() - 2 * delta * problem.gradient.sum())
 
 

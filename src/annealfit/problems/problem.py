@@ -7,6 +7,7 @@ BQMs are exports, made on request.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,33 +38,39 @@ class QuadraticProblem:
     (2, -1.5)
     """
 
-    metric: Curvature
+    shared_curvature: Curvature
     gradient: NDArray[np.float64]  # (D,)
     encoding: Encoding
 
     def __init__(self, curvature: ArrayLike | Curvature, gradient: ArrayLike, encoding: Encoding) -> None:
         """`curvature` (D, D) may be a `Curvature` that several problems share; `gradient` is (D,)."""
-        metric = curvature if isinstance(curvature, Curvature) else Curvature(curvature)
+        shared = curvature if isinstance(curvature, Curvature) else Curvature(curvature)
         checked = as_real(gradient, "gradient", ndim=1).copy()
         checked.setflags(write=False)
-        if len(checked) != metric.size:
+        if len(checked) != shared.size:
             raise InvalidInputError(
-                f"curvature has shape {metric.matrix.shape} and gradient {checked.shape}; "
+                f"curvature has shape {shared.matrix.shape} and gradient {checked.shape}; "
                 "expected (D, D) and (D,) with D ≥ 1"
             )
-        self.__dict__.update(metric=metric, gradient=checked, encoding=encoding)
+        self.__dict__.update(shared_curvature=shared, gradient=checked, encoding=encoding)
 
     @classmethod
-    def trusted(cls, metric: Curvature, gradient: NDArray[np.float64], encoding: Encoding) -> QuadraticProblem:
+    def trusted(cls, curvature: Curvature, gradient: NDArray[np.float64], encoding: Encoding) -> QuadraticProblem:
         """Make a problem of parts that are not checked."""
         problem = object.__new__(cls)
-        problem.__dict__.update(metric=metric, gradient=gradient, encoding=encoding)
+        problem.__dict__.update(shared_curvature=curvature, gradient=gradient, encoding=encoding)
         return problem
 
     @property
     def curvature(self) -> NDArray[np.float64]:
         """`G`, shape (D, D)."""
-        return self.metric.matrix
+        return self.shared_curvature.matrix
+
+    @property
+    def metric(self) -> Curvature:
+        """The name of `shared_curvature` in 0.2.0."""
+        warnings.warn("problem.metric is now problem.shared_curvature", FutureWarning, stacklevel=2)
+        return self.shared_curvature
 
     @property
     def n_parameters(self) -> int:
@@ -93,7 +100,7 @@ class QuadraticProblem:
 
     def energy_of_update(self, updates: ArrayLike) -> Any:
         """`uᵀGu + 2gᵀu` for updates of shape (…, D), on the encoding's levels or between them."""
-        energies = self.metric.energies(self.gradient, np.asarray(updates))
+        energies = self.shared_curvature.energies(self.gradient, np.asarray(updates))
         return float(energies) if energies.ndim == 0 else energies
 
     def as_bits(self, bits: ArrayLike) -> NDArray[np.uint8]:
@@ -141,14 +148,14 @@ class QuadraticProblem:
 class Problems(Sequence[QuadraticProblem]):
     """P problems of one size, as arrays: a sequence of `QuadraticProblem`.
 
-    `metrics` holds one `Curvature` for all problems, or one for each.
+    `curvatures` holds one `Curvature` for all problems, or one for each.
 
     >>> problems = Problems((Curvature(np.eye(2)),), np.array([[1.0, -1.0], [0.5, 0.0]]), np.array([0.5, 0.1]), bits=1)
     >>> len(problems), problems[1].encoding.range, problems[:1].gradients.tolist()
     (2, 0.1, [[1.0, -1.0]])
     """
 
-    metrics: tuple[Curvature, ...]  # 1 or P of them
+    curvatures: tuple[Curvature, ...]  # 1 or P of them
     gradients: NDArray[np.float64]  # (P, D)
     ranges: NDArray[np.float64]  # δ of each problem, (P,)
     bits: int  # K
@@ -168,16 +175,16 @@ class Problems(Sequence[QuadraticProblem]):
         if isinstance(index, slice):
             return self.take(np.arange(len(self))[index])
         encoding = self._encoding.with_range(float(self.ranges[index]))
-        return QuadraticProblem.trusted(self.metric_of(index), self.gradients[index], encoding)
+        return QuadraticProblem.trusted(self.curvature_of(index), self.gradients[index], encoding)
 
     def take(self, positions: NDArray[np.intp]) -> Problems:
         """Return the problems at these positions."""
-        metrics = self.metrics if self.shares_curvature else tuple(self.metrics[position] for position in positions)
-        return Problems(metrics, self.gradients[positions], self.ranges[positions], self.bits)
+        curvatures = self.curvatures if self.shares_curvature else tuple(self.curvatures[each] for each in positions)
+        return Problems(curvatures, self.gradients[positions], self.ranges[positions], self.bits)
 
-    def metric_of(self, index: int) -> Curvature:
+    def curvature_of(self, index: int) -> Curvature:
         """Return the curvature of one problem."""
-        return self.metrics[0 if self.shares_curvature else index]
+        return self.curvatures[0 if self.shares_curvature else index]
 
     def with_ranges(self, ranges: NDArray[np.float64]) -> Problems:
         """Return the same problems with other ranges (P,)."""
@@ -195,23 +202,23 @@ class Problems(Sequence[QuadraticProblem]):
     def newton_steps(self) -> NDArray[np.float64]:
         """Continuous minima without a box, `−G⁻¹g` (P, D); if G is not convex, `−g_j` over the norm of row j."""
         if self.shares_curvature:
-            return _newton_steps(self.metric, self.gradients)
-        rows = zip(self.metrics, self.gradients, strict=True)
-        return np.concatenate([_newton_steps(metric, gradient[None]) for metric, gradient in rows])
+            return _newton_steps(self.shared_curvature, self.gradients)
+        rows = zip(self.curvatures, self.gradients, strict=True)
+        return np.concatenate([_newton_steps(curvature, gradient[None]) for curvature, gradient in rows])
 
     @property
     def shares_curvature(self) -> bool:
         """Whether all problems share one curvature."""
-        return len(self.metrics) == 1
+        return len(self.curvatures) == 1
 
     @property
-    def metric(self) -> Curvature:
+    def shared_curvature(self) -> Curvature:
         """The curvature that all problems share."""
         if not self.shares_curvature:
             raise InvalidInputError(
-                f"these problems have {len(self.metrics)} curvatures; use metric_of(position), or problem.metric"
+                f"these problems have {len(self.curvatures)} curvatures; use curvature_of(position)"
             )
-        return self.metrics[0]
+        return self.curvatures[0]
 
     @property
     def n_parameters(self) -> int:
@@ -239,15 +246,15 @@ class Problems(Sequence[QuadraticProblem]):
     def energies(self, updates: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the energies (P,) of one update per problem, (P, D)."""
         if self.shares_curvature:
-            return self.metric.energies(self.gradients, updates)
-        rows = zip(self.metrics, self.gradients, updates, strict=True)
-        return np.array([metric.energies(gradient, update) for metric, gradient, update in rows])
+            return self.shared_curvature.energies(self.gradients, updates)
+        rows = zip(self.curvatures, self.gradients, updates, strict=True)
+        return np.array([curvature.energies(gradient, update) for curvature, gradient, update in rows])
 
 
-def _newton_steps(metric: Curvature, gradients: NDArray[np.float64]) -> NDArray[np.float64]:
-    if metric.is_convex:
-        return -metric.solve(gradients)
-    norms = metric.row_norms
+def _newton_steps(curvature: Curvature, gradients: NDArray[np.float64]) -> NDArray[np.float64]:
+    if curvature.is_convex:
+        return -curvature.solve(gradients)
+    norms = curvature.row_norms
     return np.divide(-gradients, norms, out=np.zeros_like(gradients), where=norms > 0)
 
 
@@ -257,17 +264,20 @@ def group_by_curvature(problems: Sequence[QuadraticProblem]) -> Iterator[tuple[N
         if problems.shares_curvature:
             yield np.arange(len(problems)), problems
             return
-        of_metric: dict[Curvature, list[int]] = {}
-        for position, metric in enumerate(problems.metrics):
-            of_metric.setdefault(metric, []).append(position)
-        for metric, found in of_metric.items():
-            yield np.array(found), Problems((metric,), problems.gradients[found], problems.ranges[found], problems.bits)
+        of_curvature: dict[Curvature, list[int]] = {}
+        for position, curvature in enumerate(problems.curvatures):
+            of_curvature.setdefault(curvature, []).append(position)
+        for curvature, found in of_curvature.items():
+            yield (
+                np.array(found),
+                Problems((curvature,), problems.gradients[found], problems.ranges[found], problems.bits),
+            )
         return
     groups: dict[tuple[Curvature, int], list[int]] = {}
     for position, problem in enumerate(problems):
-        groups.setdefault((problem.metric, problem.encoding.bits), []).append(position)
-    for (metric, bits), positions in groups.items():
+        groups.setdefault((problem.shared_curvature, problem.encoding.bits), []).append(position)
+    for (curvature, bits), positions in groups.items():
         group = [problems[position] for position in positions]
         gradients = np.array([problem.gradient for problem in group])
         ranges = np.array([problem.encoding.range for problem in group], dtype=float)
-        yield np.array(positions), Problems((metric,), gradients, ranges, bits)
+        yield np.array(positions), Problems((curvature,), gradients, ranges, bits)

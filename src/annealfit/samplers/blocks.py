@@ -138,7 +138,7 @@ class _Group:
         block = self.turns[turn]
         others = self.updates.copy()
         others[:, block] = 0.0
-        fields = others @ self.problems.metric.matrix[:, block] + self.problems.gradients[:, block]
+        fields = others @ self.problems.shared_curvature.matrix[:, block] + self.problems.gradients[:, block]
         return _part(self.problems, block, fields)
 
     def take(self, turn: int, parts: Problems, answers: list[Samples]) -> None:
@@ -168,4 +168,4 @@ class _Group:
 
 def _part(problems: Problems, block: slice, fields: NDArray[np.float64]) -> Problems:
     """Return the problems of one block of parameters, in these fields (P, size of the block)."""
-    return Problems((problems.metric.part(block),), fields, problems.ranges, problems.bits)
+    return Problems((problems.shared_curvature.part(block),), fields, problems.ranges, problems.bits)

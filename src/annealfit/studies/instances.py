@@ -250,7 +250,7 @@ def _curvature(features: ImageFeatures, coordinates: str) -> Curvature:
     seen = training_features(features)
     classifier = make_classifier_of(Instance(features, 1, coordinates, "first", 0))
     with blas_threads(0):
-        curvature = classifier.problems(seen.X, seen.y).metrics[0]
+        curvature = classifier.problems(seen.X, seen.y).curvatures[0]
     return Curvature(round_to_grid(curvature.matrix, COEFFICIENT_BITS))
 
 

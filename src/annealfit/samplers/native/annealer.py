@@ -91,7 +91,7 @@ class SimulatedAnnealer(Annealer):
         times, reads = [time.perf_counter()], self.num_reads
         hot, cold = self._beta_ends(problems)
         lanes = Lanes(
-            curvature=problems.metric.matrix,
+            curvature=problems.shared_curvature.matrix,
             gradient=np.repeat(problems.gradients.T, reads, axis=1),
             steps=np.exp2(np.arange(problems.bits))[:, None] * np.repeat(2 * problems.resolutions, reads),
             hot=np.repeat(hot, reads),
@@ -129,12 +129,12 @@ def automatic_beta_range(problems: Problems) -> tuple[Array, Array]:
     """
     finest = 2 * problems.resolutions
     coarsest = (finest * (problems.levels / 2))[:, None]
-    diagonal = problems.metric.diagonal
-    fields = np.abs(problems.gradients) + problems.ranges[:, None] * problems.metric.row_norms
+    diagonal = problems.shared_curvature.diagonal
+    fields = np.abs(problems.gradients) + problems.ranges[:, None] * problems.shared_curvature.row_norms
     largest = (coarsest * (2 * fields + coarsest * diagonal)).max(axis=1)
     largest[largest <= 0] = 1.0
     hot = HOT_FACTOR / largest
-    return hot, np.maximum(COLD_FACTOR / (finest**2 * problems.metric.typical_stiffness), hot)
+    return hot, np.maximum(COLD_FACTOR / (finest**2 * problems.shared_curvature.typical_stiffness), hot)
 
 
 @dataclass(eq=False)

@@ -90,7 +90,7 @@ class LatticeSolver(Sampler):
         began = time.perf_counter()
         tasks: list[tuple[int, Branching, Problems]] = []
         for positions, group in group_by_curvature(problems):
-            branching = Branching.of(group.metric)
+            branching = Branching.of(group.shared_curvature)
             tasks += [(position, branching, group[k : k + 1]) for k, position in enumerate(positions.tolist())]
         prepared, stop, lock = time.perf_counter(), new_flag(), threading.Lock()
 
@@ -137,7 +137,7 @@ def _answer(problem: QuadraticProblem, search: Search, seconds: SolveInfo) -> Sa
 
 @dataclass(frozen=True, eq=False)
 class Branching:
-    """What the searches of all problems with one metric share: the order of the parameters, and what follows from it.
+    """What the searches of problems with one curvature share: the order of the parameters, and what follows from it.
 
     First is decided the parameter with the largest conditional precision, `1/(G⁻¹)_jj`, given those before it.
     """
@@ -151,15 +151,15 @@ class Branching:
     lifts: Array  # (D+1, D)
 
     @classmethod
-    def of(cls, metric: Curvature) -> Branching:
-        """The branching of a convex metric; any other is refused."""
-        if not metric.is_convex:
+    def of(cls, curvature: Curvature) -> Branching:
+        """The branching of a convex curvature; any other is refused."""
+        if not curvature.is_convex:
             raise InvalidInputError(
                 "the curvature has a negative eigenvalue, and the search for a proven optimum needs a convex one; "
                 "use SimulatedAnnealer, or ExactSolver for up to 24 variables"
             )
-        order = _order(metric.inverse)
-        matrix = np.ascontiguousarray(metric.matrix[np.ix_(order, order)])
+        order = _order(curvature.inverse)
+        matrix = np.ascontiguousarray(curvature.matrix[np.ix_(order, order)])
         slack = (len(matrix) + 2) * _EPSILON * float(np.trace(matrix))
         shortfall = max(0.0, -float(np.linalg.eigvalsh(matrix)[0]))
         factor, ridge = _factor(matrix, slack or 1.0)

@@ -227,7 +227,7 @@ class LevelAnnealer(Annealer):
         first = self._first_levels(problems, spacings, seeds)
         started = time.perf_counter()
         chains = LevelChains(
-            problems.metric, gradients, steps, -0.5 * top, top, first, seeds, num_threads=self.num_threads
+            problems.shared_curvature, gradients, steps, -0.5 * top, top, first, seeds, num_threads=self.num_threads
         )
         times.append(time.perf_counter())
         sweeps = self._run(chains, line, limit and limit.earlier(FIELDS_AT_THE_END * (times[-1] - started)))
@@ -242,7 +242,7 @@ class LevelAnnealer(Annealer):
         if self.beta_range is not None:
             hot, cold = self.beta_range
             return np.full(len(problems), float(hot)), np.full(len(problems), float(cold))
-        scales = 1 / (problems.metric.typical_stiffness * spacings**2)
+        scales = 1 / (problems.shared_curvature.typical_stiffness * spacings**2)
         hottest = WARM if self.start == "relaxation" else WARM / (problems.levels / 2) ** 2
         return hottest * scales, COLD * scales
 
