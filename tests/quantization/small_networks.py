@@ -40,12 +40,12 @@ def perceptron(seed=0, sizes=(12, 16, 5)):
     return model_of(nodes, constants, ["N", inputs])
 
 
-def conv_net(seed=0, **attributes):
+def conv_net(seed=0, filters=6, **attributes):
     """Conv in two groups with strides, pads and dilations, Relu, Flatten, Gemm."""
     generator = np.random.default_rng(seed)
     settings = {"group": 2, "strides": [2, 1], "pads": [1, 0, 2, 1], "dilations": [1, 2], **attributes}
     settings = {name: value for name, value in settings.items() if value is not None}
-    filters = generator.normal(size=(6, 4 // settings["group"], 3, 2))
+    size, filters = filters, generator.normal(size=(filters, 4 // settings["group"], 3, 2))
     nodes = [
         helper.make_node("Conv", ["x", "filters", "fb"], ["c"], name="conv", **settings),
         helper.make_node("Relu", ["c"], ["r"], name="relu"),
@@ -55,8 +55,8 @@ def conv_net(seed=0, **attributes):
     ]
     constants = [
         constant("filters", filters),
-        constant("fb", generator.normal(size=6)),
-        constant("w", generator.normal(size=(6, 3))),
+        constant("fb", generator.normal(size=size)),
+        constant("w", generator.normal(size=(size, 3))),
     ]
     return model_of(nodes, constants, ["N", 4, 8, 7])
 

@@ -1,5 +1,8 @@
 """quantize_network: ONNX in, ONNX out; every operator, every kind of bad input."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -7,9 +10,16 @@ from onnx import TensorProto, helper, numpy_helper
 from small_networks import constant, constants_of, conv_net, model_of, perceptron, run
 
 from annealfit._support.errors import FileFormatError, InvalidInputError
-from annealfit.quantization import Annealed, convolution_moments, quantize_layer, quantize_network, read_packed_weights
-from annealfit.quantization.network import packed_path
+from annealfit.quantization import (
+    Annealed,
+    Grid,
+    convolution_moments,
+    quantize_layer,
+    quantize_network,
+    read_packed_weights,
+)
 from annealfit.quantization.onnx_graph import OnnxGraph, find_layers
+from annealfit.quantization.packing import unpack_network
 from annealfit.samplers import ExactSolver
 
 QUICK = Annealed(num_sweeps=20, num_reads=1)
@@ -77,7 +87,7 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize("attributes", CONVOLUTIONS)
 def test_patches_are_what_the_convolution_sees(attributes, images):
     model = conv_net(**attributes)
-    (layer, _) = find_layers(OnnxGraph(model))
+    (layer, _), _ = find_layers(OnnxGraph(model))
     wanted = run(model_of(model.graph.node[:1], model.graph.initializer[:2], ["N", 4, 8, 7], "c"), images)
     constants = constants_of(model)
     matrix = layer.matrix(constants["filters"])
@@ -111,26 +121,104 @@ def test_groups_of_a_convolution_have_one_error(images):
     assert found.layers[0].error == pytest.approx((left**2).sum() / (varying**2).sum(), rel=1e-3)
 
 
-def test_saved_and_read_again(tmp_path, rows, images):
-    for name, model, inputs, settings in (
-        ("mlp", perceptron(), rows, {"bits": 2, "levels": "ternary"}),
-        ("groups", perceptron(), rows, {"bits": 3, "group_size": 5}),
-        ("conv", conv_net(), images, {"bits": 1}),
-    ):
-        found = quantize_network(model, inputs, method="gptq", **settings)
-        written, beside = found.save(tmp_path / f"{name}.onnx")
-        assert beside == tmp_path / f"{name}.safetensors"
-        stored, packed = constants_of(onnx.load(written)), read_packed_weights(beside)
-        for layer in found:
-            np.testing.assert_array_equal(packed[layer.weight], stored[layer.weight])  # to the last bit
-        assert found.bytes_after < found.bytes_before
-    assert found.layers[0].bytes_after == 9 + 24  # 72 weights of a bit, six scales
-    with pytest.raises(InvalidInputError, match="name an onnx file"):
-        packed_path("small.safetensors")
-    broken = (tmp_path / "conv.safetensors").read_bytes()[:-7]
-    (tmp_path / "conv.safetensors").write_bytes(broken)
+GRIDS = [
+    ("mlp", {"bits": 2, "levels": "ternary"}),
+    ("mlp", {"bits": 3, "group_size": 5}),  # stored in 4 bits; the last group is shorter
+    ("mlp", {"bits": 1, "group_size": 5}),
+    ("mlp", {"bits": 8}),
+    ("mlp", {"levels": Grid(-5, 3, 4)}),
+    ("conv", {"bits": 1}),
+    ("conv", {"bits": 4, "levels": "twos_complement"}),
+    ("large conv", {"bits": 2, "group_size": 7}),
+    ("large conv", {"bits": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), GRIDS)
+def test_the_file_is_small_runs_and_has_the_integers(name, settings, tmp_path, rows, images):
+    models = {
+        "mlp": (perceptron(sizes=(12, 31, 9)), rows),
+        "conv": (conv_net(), images),
+        "large conv": (conv_net(filters=33, group=1), images),
+    }
+    model, inputs = models[name]
+    found = quantize_network(model, inputs, method="gptq", **settings)
+    written = found.save(tmp_path / "small.onnx")
+    assert sorted(tmp_path.iterdir()) == [written]
+    assert (found.bytes_before, found.bytes_after) == (model.ByteSize(), written.stat().st_size)
+    small = onnx.load(written)
+    onnx.checker.check_model(small)
+    np.testing.assert_allclose(run(small, inputs), run(found.model, inputs), rtol=1e-5, atol=1e-5)
+    packed, stored = unpack_network(small), constants_of(found.model)
+    weights = read_packed_weights(written)
+    assert list(packed) == [layer.weight for layer in found if layer.name not in found.floats]
+    assert packed
+    for layer in found:
+        if layer.weight in packed:
+            levels, scales, _ = packed[layer.weight]
+            np.testing.assert_array_equal(levels, layer.levels)
+            np.testing.assert_array_equal(scales, np.atleast_2d(layer.scales))
+            np.testing.assert_array_equal(weights[layer.weight], stored[layer.weight])  # to the last bit
+
+
+def test_a_file_with_low_bit_weights_is_a_tenth_of_the_float_one(tmp_path):
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(50, 300)).astype(np.float32)
+    model = perceptron(sizes=(300, 200, 10))
+    for bits, share in ((1, 1 / 15), (2, 1 / 11), (3, 1 / 6.5)):
+        found = quantize_network(model, inputs, bits, method="nearest")
+        assert found.save(tmp_path / "small.onnx").stat().st_size < share * model.ByteSize()
+        np.testing.assert_allclose(run(found.packed, inputs), run(found.model, inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_small_weights_stay_float_and_are_named(rows):
+    found = quantize_network(perceptron(sizes=(12, 20, 1)), rows, 2, method="nearest")
+    assert list(found.floats) == ["second"]
+    assert "packed it would have" in found.floats["second"]
+    assert list(unpack_network(found.packed)) == ["w1"]
+    np.testing.assert_allclose(run(found.packed, rows), run(found.model, rows), rtol=1e-5, atol=1e-5)
+
+
+def test_old_networks_are_packed(rows):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="only"), helper.make_node("Relu", ["h"], ["y"])]
+    weights = constant("w", np.random.default_rng(0).normal(size=(12, 40)))
+    model = model_of(nodes, [weights], ["N", 12], opset=8)
+    model.ir_version = 3
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [12, 40]))
+    found = quantize_network(model, rows, 1, method="nearest")
+    assert [value.name for value in found.packed.graph.input] == ["x"]
+    np.testing.assert_allclose(run(found.packed, rows), run(found.model, rows), rtol=1e-5, atol=1e-5)
+
+
+def test_a_packed_network_has_nothing_left_to_quantise(tmp_path, rows):
+    written = quantize_network(perceptron(), rows, 1, method="nearest").save(tmp_path / "small.onnx")
+    with pytest.raises(InvalidInputError, match="no weights to quantise"):
+        quantize_network(written, rows, 1, method="nearest")
+
+
+def test_side_files_of_version_0_2_are_read(tmp_path):
+    folder = Path(__file__).parent / "files-0.2.0"  # a network with dequantised weights, and its integers beside it
+    stored, packed = (
+        constants_of(onnx.load(folder / "perceptron.onnx")),
+        read_packed_weights(folder / "perceptron.safetensors"),
+    )
+    assert list(packed) == ["w1", "w2"]
+    for name, values in packed.items():
+        np.testing.assert_array_equal(values, stored[name])
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes((folder / "perceptron.safetensors").read_bytes()[:-7])
     with pytest.raises(FileFormatError, match="cut short"):
-        read_packed_weights(tmp_path / "conv.safetensors")
+        read_packed_weights(cut)
+
+
+def test_only_onnx_files_are_written(tmp_path, rows):
+    beside = tmp_path / "model.safetensors"
+    beside.write_text("a trained classifier")
+    found = quantize_network(perceptron(), rows, 1, method="nearest")
+    found.save(tmp_path / "model.onnx")
+    with pytest.raises(InvalidInputError, match="does not end in onnx"):
+        found.save(beside)
+    assert beside.read_text() == "a trained classifier"
 
 
 def test_constants_behind_nodes_are_found(rows):
@@ -248,26 +336,28 @@ def _with_operator(node, *constants):
 
 W = constant("w", np.ones((4, 2)))
 UNSUPPORTED = [
-    (helper.make_node("Einsum", ["x", "e"], ["h"], name="ein", equation="ij,jk->ik"), "Einsum 'ein'.*12×4"),
-    (helper.make_node("MatMul", ["x", "e3"], ["h"], name="batched"), "MatMul 'batched' .weights with 3 axes"),
-    (helper.make_node("Gather", ["e", "x"], ["h"], name="embed"), "Gather 'embed'"),
-    (helper.make_node("Gemm", ["x", "e"], ["h"], name="turned", transA=1), "Gemm 'turned' .transA=1"),
-    (helper.make_node("Gemm", ["x", "e"], ["h"], name="nothing", alpha=0.0), "Gemm 'nothing' .alpha=0"),
+    (helper.make_node("Einsum", ["x", "e"], ["h"], name="ein", equation="ij,jk->ik"), "Einsum.*12×4"),
+    (helper.make_node("MatMul", ["x", "e3"], ["h"], name="batched"), "MatMul, weights with 3 axes"),
+    (helper.make_node("Gather", ["e", "x"], ["h"], name="embed"), "Gather, weights"),
+    (helper.make_node("Gemm", ["x", "e"], ["h"], name="turned", transA=1), "Gemm, transA=1"),
+    (helper.make_node("Gemm", ["x", "e"], ["h"], name="nothing", alpha=0.0), "Gemm, alpha=0"),
 ]
 
 
 @pytest.mark.parametrize(("node", "message"), UNSUPPORTED)
-def test_unsupported_operators_are_named(node, message):
+def test_unsupported_operators_stay_float_and_are_named(node, message):
     model = _with_operator(node, constant("e", np.ones((12, 4))), constant("e3", np.ones((1, 12, 4))), W)
-    with pytest.raises(InvalidInputError, match=f"{message}.*Supported are MatMul, Gemm, Conv; keep="):
-        quantize_network(model, np.ones((5, 12)), 2)
-    assert [layer.name for layer in find_layers(OnnxGraph(model), [node.name])] == ["last"]
+    layers, floats = find_layers(OnnxGraph(model))
+    assert [layer.name for layer in layers] == ["last"]
+    assert list(floats) == [node.name]
+    assert re.search(message, floats[node.name])
+    assert find_layers(OnnxGraph(model), [node.name])[1] == {node.name: f"{node.op_type}, kept"}
 
 
 def test_weights_that_nodes_share_are_named(rows):
     square = constant("s", np.eye(12))
     nodes = [helper.make_node("MatMul", [a, "s"], [b], name=b) for a, b in (("x", "h"), ("h", "y"))]
-    with pytest.raises(InvalidInputError, match="MatMul 'h'.*those of other nodes"):
+    with pytest.raises(InvalidInputError, match="'h' .MatMul, its weights 's' are those of other nodes"):
         quantize_network(model_of(nodes, [square], ["N", 12]), rows, 2)
 
 

@@ -39,7 +39,7 @@ def quantize(
             "-o",
             "--output",
             metavar="FILE.onnx",
-            help="Where the network goes; its integers go beside it, packed, with the ending safetensors.",
+            help="Where the network goes: a file with packed weights, which onnxruntime runs.",
             show_default="nothing is written",
         ),
     ] = None,
@@ -65,8 +65,8 @@ def quantize(
 
     The bits are chosen so that the network's outputs change as little as possible. Layers (MatMul, Gemm and Conv) are
     quantised one after another, each with the inputs that the quantised layers before it produce. At 1 and 2 bits
-    annealing has a fraction of GPTQ's error; at 3 bits and more there is little left to win. The written network is
-    an ordinary one, with the rounded values as its weights.
+    annealing has a fraction of GPTQ's error; at 3 bits and more there is little left to win. The written file is small:
+    levels are packed in it, and onnxruntime unpacks them when it opens it. What stays float is named first.
 
     Examples of use:
 
@@ -102,7 +102,7 @@ def quantize(
             random_state=seed,
             on_layer=lambda number, total, name: update(completed=number, total=total, description=plain(name)),
         )
-    written = [] if output is None else list(found.save(output))
+    written = [] if output is None else [found.save(output)]
     if plot is not None:
         title = f"{model.name}, {found.layers[0].grid.count} levels per weight"
         names, errors = [layer.name for layer in found], [layer.errors for layer in found]
@@ -147,7 +147,9 @@ def _print(found: QuantizedNetwork, written: Sequence[Path]) -> None:
         agreement = f"; the largest output is the same for {found.agreement:.1%} of the calibration rows"
     say(f"Network: error of the outputs {found.output_error:.3g}{agreement}.")
     ratio = found.bytes_before / max(found.bytes_after, 1)
-    say(f"Parameters: {found.bytes_before:,} bytes before, {found.bytes_after:,} packed: {ratio:.1f} times smaller.")
+    say(f"File: {found.bytes_before:,} bytes before, {found.bytes_after:,} packed: {ratio:.1f} times smaller.")
+    for name, reason in found.floats.items():
+        say(f"Stays float: {name} ({reason})")
     for path in written:
         say(f"Written: {path}")
     if not written:
@@ -166,6 +168,7 @@ def _describe(found: QuantizedNetwork, written: Sequence[Path]) -> dict[str, Any
             }
             for layer in found
         ],
+        "floats": dict(found.floats),
         **pick(found, "output_error", "agreement", "bytes_before", "bytes_after"),
         "written": [str(path) for path in written],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.arrays import Array
 from annealfit._support.errors import FileFormatError, InvalidInputError
-from annealfit._support.files import StrPath, read_arrays, read_tensors, replacing, write_tensors
+from annealfit._support.files import StrPath, check_regular, read_arrays, read_tensors, replacing
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit._support.schema import Field, TensorFields, settings_of
+from annealfit.data.features.onnx_files import damage_named, name_of, read_network
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.methods import methods_of
 from annealfit.quantization.moments import InputMoments, MomentSums
 from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode, find_layers
+from annealfit.quantization.packing import dequantized, pack_network, stored_bits, unpack_network
 from annealfit.quantization.quantize import LayerInNetwork, QuantizedLayer, quantize_layers
 
 KIND_OF_FILE = "quantized weights"
@@ -45,63 +46,37 @@ class NetworkLayer(QuantizedLayer):
 
     @property
     def bytes_after(self) -> int:
-        """Bytes of the packed levels and the scales."""
-        return self.packed_bytes
+        """Bytes of levels and scales in the file."""
+        return -(-self.levels.size * stored_bits(self.grid) // 8) + 4 * self.scales.size
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedNetwork:
-    """A network with low-bit weights: an ONNX model that computes with their values, and the integers themselves."""
+    """A network with low-bit weights: as ONNX models with their values and with packed levels, and layer by layer."""
 
-    model: Any  # onnx.ModelProto
+    model: Any  # onnx.ModelProto, with dequantised weights
+    packed: Any  # the same network as it is written
     layers: tuple[NetworkLayer, ...]
-    bytes_before: int  # of all constants
+    floats: Mapping[str, str]  # nodes whose weights stay float, and why
+    bytes_before: int  # of the network as a file
     output_error: float  # relative squared error of the network's outputs on the calibration rows
     agreement: float | None  # share of these rows whose largest output is the same as before; None where it has none
 
     @property
     def bytes_after(self) -> int:
-        """Bytes of all constants, those that were quantised packed."""
-        return self.bytes_before + sum(layer.bytes_after - layer.bytes_before for layer in self.layers)
+        """Bytes of the file that `save` writes."""
+        return int(self.packed.ByteSize())
 
     def __iter__(self) -> Iterator[NetworkLayer]:
         return iter(self.layers)
 
-    def save(self, path: StrPath) -> tuple[Path, Path]:
-        """Write the ONNX model, and beside it, with the ending safetensors, the packed integers and scales."""
-        target, beside = Path(path), packed_path(path)
-        with replacing(target) as file:
-            file.write(self.model.SerializeToString())
-        tensors: dict[str, NDArray[Any]] = {}
-        described = []
-        for layer in self.layers:
-            tensors[f"{layer.name}.levels"] = layer.grid.pack(layer.levels)
-            tensors[f"{layer.name}.scales"] = layer.scales
-            if layer.bias is not None:
-                tensors[f"{layer.name}.bias"] = layer.bias
-            described.append(
-                {
-                    "name": layer.name,
-                    "operator": layer.operator,
-                    "weight": layer.weight,
-                    "shape": list(layer.weights.shape),
-                    "dtype": layer.weights.dtype.str,
-                    "levels": {**asdict(layer.grid), "shape": list(layer.levels.shape)},
-                    "group_size": layer.group_size,
-                    "outputs_first": layer.is_transposed,
-                    "errors": dict(layer.errors),
-                }
-            )
-        write_tensors(beside, KIND_OF_FILE, tensors, {"layers": described})
-        return target, beside
-
-
-def packed_path(path: StrPath) -> Path:
-    """The path of the integers of a network at this path."""
-    target = Path(path)
-    if target.suffix.lower() == ".safetensors":
-        raise InvalidInputError(f"{target.name} ends in safetensors, which is for the integers; name an onnx file")
-    return target.with_suffix(".safetensors")
+    def save(self, path: StrPath) -> Path:
+        """Write the packed network as an ONNX file."""
+        if Path(path).suffix.lower() != ".onnx":
+            raise InvalidInputError(f"{path} does not end in onnx, which is what is written")
+        with replacing(path) as file:
+            file.write(self.packed.SerializeToString())
+        return Path(path)
 
 
 def quantize_network(
@@ -140,12 +115,13 @@ def quantize_network(
     Returns
     -------
     QuantizedNetwork
-        `.model` with dequantised weights, `.layers`, `.save(path)`.
+        `.model` with dequantised weights, `.layers`, `.floats`, `.save(path)`. The written file is small, has the
+        integers, and computes with exactly the same weights.
 
     """
-    original, network = OnnxGraph.read(model), OnnxGraph.read(model)
+    original, network = OnnxGraph(model), OnnxGraph(model)
     batches = _calibration_batches(calibration, original)
-    nodes = find_layers(network, keep)
+    nodes, floats = find_layers(network, keep)
     bits_of = _bits_of([node.name for node in nodes], bits, levels)
     methods_of(method)  # refuses what is none before anything is run
     settings = {"method": method, "levels": levels, "group_size": group_size, "damping": damping}
@@ -170,9 +146,9 @@ def quantize_network(
             )
 
     quantize_layers(layers())
-    error, agreement = _compared(original, network, batches)
-    size = sum(original.constant(name).nbytes for name in original.constants)
-    return QuantizedNetwork(network.model, tuple(done), size, error, agreement)
+    packed, large = pack_network(network.model, done)
+    error, agreement = _compared(original, OnnxGraph(packed), batches)
+    return QuantizedNetwork(network.model, packed, tuple(done), floats | large, original.n_bytes, error, agreement)
 
 
 def _bits_of(names: Sequence[str], bits: Any, levels: str | Grid) -> Mapping[str, Any]:
@@ -201,7 +177,7 @@ def _moments(
 def _put(node: WeightedNode, network: OnnxGraph, found: QuantizedLayer) -> NetworkLayer:
     """Put new weights and bias into the network: scales in single precision, and weights just those times levels."""
     scales, bias = (found.scales / node.factor).astype(np.float32), None
-    values = _dequantized(found.levels, scales, found.group_size)
+    values = dequantized(found.levels, scales, found.group_size)
     weights = node.constant(values).astype(network.constant(node.weight).dtype)
     network.set_constant(node.weight, weights)
     if node.bias is not None and found.bias is not None:
@@ -264,6 +240,7 @@ def _read(given: Any) -> Any:
     name, suffix = os.fspath(given), Path(given).suffix.lower()
     if suffix not in (".npy", ".npz"):
         raise InvalidInputError(f"{name} is neither an npy nor an npz file; write calibration rows with numpy.save")
+    check_regular(given)
     try:
         return np.load(name, mmap_mode="r", allow_pickle=False) if suffix == ".npy" else dict(read_arrays(given))
     except FileFormatError:
@@ -292,12 +269,6 @@ def _check(array: NDArray[Any], name: str, shape: Sequence[int | None]) -> None:
         raise InvalidInputError("calibration holds NaN or infinity")
 
 
-def _dequantized(levels: NDArray[Any], scales: NDArray[Any], group_size: int | None) -> Array:
-    """Weights (n_inputs, n_outputs) of levels and scales."""
-    spread = scales if group_size is None else np.repeat(scales, group_size, axis=0)[: len(levels)]
-    return spread.astype(np.float64) * levels
-
-
 def _compared(original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed]) -> tuple[float, float | None]:
     """The relative squared error of the outputs, and how often the largest one of a row stays the largest."""
     outputs = [value.name for value in original.graph.output]
@@ -316,7 +287,14 @@ def _compared(original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed]) 
 
 
 def read_packed_weights(path: StrPath) -> dict[str, NDArray[Any]]:
-    """The weights of a file that `QuantizedNetwork.save` wrote, by their names in the network, dequantised."""
+    """The weights of an ONNX file that `QuantizedNetwork.save` wrote, by their names in the network, dequantised.
+
+    Safetensors files that annealfit 0.2.0 wrote beside networks are read, too.
+    """
+    if Path(path).suffix.lower() != ".safetensors":
+        model = read_network(path)
+        with damage_named(name_of(path)):
+            return {name: weights for name, (_, _, weights) in unpack_network(model).items()}
     tensors, content = read_tensors(path, KIND_OF_FILE)
     return dict(_unpacked(described, tensors) for described in content["layers"].items())
 
@@ -331,7 +309,7 @@ def _unpacked(described: Field, tensors: TensorFields) -> tuple[str, NDArray[Any
     groups = () if group_size is None else (-(-shape[0] // group_size),)
     scales = tensors.real(f"{name}.scales", (*groups, shape[-1]))
     packed = tensors.whole(f"{name}.levels", (None,), maximum=255).astype(np.uint8)
-    matrix = _dequantized(grid.unpack(packed, shape), scales, group_size)
+    matrix = dequantized(grid.unpack(packed, shape), scales, group_size)
     with settings_of(described):
         values = (matrix.T if described["outputs_first"].flag() else matrix).reshape(
             [length.whole(minimum=1) for length in described["shape"].items()]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError, require
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.features.onnx_files import (
+    damage_named,
+    first_line,
+    name_of,
+    onnx_module,
+    open_session,
+    prune,
+    read_network,
+)
 from annealfit.quantization.moments import Padding, Window
 
 # Constants of these scale, shift or choose values one by one; they are not weights of a layer, and stay.
@@ -30,44 +37,20 @@ _WITH_GRAPHS = frozenset({"If", "Loop", "Scan"})
 Feed = Mapping[str, NDArray[Any]]
 
 
-def onnx_module(name: str = "onnx") -> Any:
-    """Onnx or onnxruntime, imported when a network is read."""
-    return require(name, extra="onnx", purpose="a network in ONNX")
-
-
 class OnnxGraph:
-    """A network whose constants are all initializers, and can be exchanged; a copy of the model it is made of.
+    """A network whose constants are all initializers, and can be exchanged; a copy of what it is made of.
 
     Nodes that only compute constants (Constant, Identity and Transpose of constants) are folded into initializers.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, source: Any) -> None:
+        self.name, model = name_of(source), read_network(source)
+        self.n_bytes = model.ByteSize()  # as a file
         self.model = type(model).FromString(model.SerializeToString())
         self.graph = self.model.graph
-        _fold_constants(self.graph)
+        with damage_named(self.name):
+            _fold_constants(self.graph)
         self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
-
-    @classmethod
-    def read(cls, source: Any) -> OnnxGraph:
-        """The network in a file, in bytes, or in an `onnx.ModelProto`; what is not one is refused."""
-        onnx = onnx_module()
-        if isinstance(source, onnx.ModelProto):
-            return cls(source)
-        if not isinstance(source, bytes | str | os.PathLike):
-            raise InvalidInputError(f"{source!r} is no network: pass the path of an ONNX file, or an ONNX model")
-        name = "the bytes" if isinstance(source, bytes) else os.fspath(source)
-        if not isinstance(source, bytes) and Path(source).is_dir():
-            raise FileFormatError(f"{name} is a folder; name an ONNX file in it")
-        try:
-            model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(name)
-            if not model.ir_version or not model.graph.node:
-                raise ValueError("it has no operators")
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # protobuf's, onnx's and the file system's have nothing in common
-            reason = _first_line(error) or type(error).__name__
-            raise FileFormatError(f"{name}: not an ONNX network, or a damaged one ({reason})") from error
-        return cls(model)
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -95,27 +78,31 @@ class OnnxGraph:
         computed = [name for name in dict.fromkeys(tensors) if name not in types]
         session: Any = None
         if computed:
-            runtime = onnx_module("onnxruntime")
-            options = runtime.SessionOptions()
-            options.log_severity_level = 3  # warnings are about what is left out, which is on purpose
             part = self._part(computed).SerializeToString()
-            with _explained():
-                session = runtime.InferenceSession(part, options, providers=["CPUExecutionProvider"])
+            with self._explained():
+                session = open_session(part)
 
         def run(feed: Feed) -> list[NDArray[Any]]:
             found = {name: np.ascontiguousarray(values, types[name]) for name, values in feed.items()}
             if computed:
-                with _explained():
+                with self._explained():
                     read = {value.name: found[value.name] for value in session.get_inputs()}
                     found.update(zip(computed, session.run(computed, read), strict=True))
             return [np.asarray(found[name]) for name in tensors]
 
         return run
 
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the runtime's errors have no common base but this
+            raise InvalidInputError(f"onnxruntime cannot run {self.name}: {first_line(error)}") from error
+
     def _part(self, tensors: Sequence[str]) -> Any:
         """The model that computes these tensors alone, and nothing that they do not need."""
         model = type(self.model).FromString(self.model.SerializeToString())
-        needed = _prune(model.graph, tensors)
+        needed = prune(model.graph, tensors)
         inputs = [value for value in self.graph.input if value.name in needed]
         for field, values in (("input", inputs), ("output", [onnx_module().ValueInfoProto(name=n) for n in tensors])):
             model.graph.ClearField(field)
@@ -130,31 +117,7 @@ def _fold_constants(graph: Any) -> None:
         if values is not None:
             known[node.output[0]] = onnx_module().numpy_helper.from_array(values, node.output[0])
             graph.initializer.append(known[node.output[0]])
-    _prune(graph, [value.name for value in graph.output])
-
-
-def _prune(graph: Any, tensors: Sequence[str]) -> set[str]:
-    """Delete the nodes and constants that these tensors do not need; returns the names of what they need."""
-    constants, needed = {tensor.name for tensor in graph.initializer}, set(tensors)
-    for place in reversed(range(len(graph.node))):
-        if needed.intersection(graph.node[place].output) - constants:
-            needed.update(_names_read(graph.node[place]))
-        else:
-            del graph.node[place]
-    for place in reversed(range(len(graph.initializer))):
-        if graph.initializer[place].name not in needed:
-            del graph.initializer[place]
-    return needed
-
-
-def _names_read(node: Any) -> Iterator[str]:
-    """What a node reads, what the graphs inside it (of If, Loop, Scan) read included."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            for inner in graph.node:
-                yield from _names_read(inner)
-            yield from (value.name for value in graph.output)
+    prune(graph, [value.name for value in graph.output])
 
 
 def _folded(node: Any, known: Mapping[str, Any]) -> NDArray[Any] | None:
@@ -172,18 +135,6 @@ def _attributes_of(node: Any) -> dict[str, Any]:
     """A node's attributes by name."""
     value_of = onnx_module("onnx.helper").get_attribute_value
     return {attribute.name: value_of(attribute) for attribute in node.attribute}
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # the runtime's errors have no common base but this
-        raise InvalidInputError(f"onnxruntime cannot run the network: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,39 +174,36 @@ class WeightedNode:
             yield np.split(patches, self.n_groups, axis=1)
 
 
-def find_layers(network: OnnxGraph, keep: Sequence[str] = ()) -> list[WeightedNode]:
-    """All nodes with weights, in the order in which they are computed, but those to keep as they are.
+def find_layers(network: OnnxGraph, keep: Sequence[str] = ()) -> tuple[list[WeightedNode], dict[str, str]]:
+    """All nodes with weights, in the order in which they are computed; and the names of those that stay float, and why.
 
-    Operators whose weights are of another kind are named in the error, unless they are kept.
+    The latter are those to keep, and operators that are not supported.
     """
     if isinstance(keep, str):
         raise InvalidInputError(f"keep is {keep!r}; it must be a list of names: [{keep!r}]")
-    layers, others, unknown = [], {}, set(keep)
+    layers, floats, unknown = [], {}, set(keep)
     for node in network.graph.node:
         name = node.name or node.output[0]
+        with damage_named(network.name):
+            found = OPERATORS.get(node.op_type, _reason)(network, node, name)
         if name in keep:
             unknown.discard(name)
-            continue
-        found = OPERATORS.get(node.op_type, _reason)(network, node, name)
-        if isinstance(found, WeightedNode):
+            floats[name] = f"{node.op_type}, kept"
+        elif isinstance(found, WeightedNode):
             layers.append(found)
         elif found:
-            others[name] = f"{node.op_type} {name!r} ({found})"
-    supported = ", ".join(OPERATORS)
+            floats[name] = f"{node.op_type}, {found}"
     if unknown:
         known = ", ".join(repr(layer.name) for layer in layers) or "none"
         raise InvalidInputError(f"keep names {sorted(unknown)}, which the network does not have; its layers: {known}")
-    if others:
-        raise InvalidInputError(
-            f"the network has weights that cannot be quantised: {'; '.join(others.values())}. Supported are "
-            f"{supported}; keep={list(others)} leaves these as they are"
-        )
     if not layers:
-        operators = ", ".join(sorted({node.op_type for node in network.graph.node})) or "no operators"
+        supported = f"none of {', '.join(OPERATORS)} with constant weights"
+        operators = ", ".join(sorted({node.op_type for node in network.graph.node}))
+        others = "; ".join(f"{name!r} ({reason})" for name, reason in floats.items())
         raise InvalidInputError(
-            f"the network has no weights to quantise: it has {operators}, and none of {supported} with constant weights"
+            f"the network has no weights to quantise: {others or f'it has {operators}, and {supported}'}"
         )
-    return layers
+    return layers, floats
 
 
 _Found = WeightedNode | str | None  # a layer, why it is none although it has weights, or nothing of interest

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from numbers import Integral
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,15 +15,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from annealfit._support.errors import FileFormatError, InvalidInputError, check_number, require
+from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
 from annealfit._support.files import StrPath
 from annealfit._support.schema import Field, TensorFields, settings_of
-from annealfit._support.threads import processors
 from annealfit.data.convolution import with_channels
+from annealfit.data.features.onnx_files import open_session, prune, read_network
 from annealfit.data.features.scaling import map_dask_rows
 from annealfit.data.rows import is_dask, is_out_of_core
 
-_PURPOSE = "running ONNX networks"
 _TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
@@ -87,14 +85,14 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
     @staticmethod
     def outputs(path: StrPath) -> list[str]:
         """Return the names of the outputs of all operations of a network, from the first to the last."""
-        return _output_names(_read_network(path))
+        return _output_names(read_network(path))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the network, and send the first row of X through it."""
         check_number("batch_size", self.batch_size, Integral, minimum=1)
         if not np.all(np.asarray(self.std, dtype=float) > 0):
             raise InvalidInputError(f"std is {self.std!r}; it must hold numbers above 0")
-        model = _read_network(self.path)
+        model = read_network(self.path)
         _reduce(model, self.output, self.path)
         self.output_ = model.graph.output[0].name
         self.model_ = model.SerializeToString()
@@ -176,14 +174,10 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
     def _session(self) -> Any:
         """The session of onnxruntime, opened on first use: it can be neither copied nor pickled."""
         if "_open_session" not in self.__dict__:
-            runtime = require("onnxruntime", extra="onnx", purpose=_PURPOSE)
-            options = runtime.SessionOptions()
-            options.intra_op_num_threads, options.log_severity_level = processors(), 3
             try:
-                session = runtime.InferenceSession(self.model_, options, providers=["CPUExecutionProvider"])
+                self._open_session = open_session(self.model_)
             except Exception as error:  # onnxruntime raises many kinds
                 raise FileFormatError(f"onnxruntime cannot run {self.path or 'the network'}: {error}") from error
-            self._open_session = session
         return self._open_session
 
     def __getstate__(self) -> dict[str, Any]:
@@ -263,19 +257,6 @@ def _checked(X: ArrayLike) -> Any:
     return check_array(X, allow_nd=True, dtype="numeric", ensure_min_samples=1)
 
 
-def _read_network(path: StrPath) -> Any:
-    onnx = require("onnx", extra="onnx", purpose=_PURPOSE)
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}; give the path of an ONNX network")
-    try:
-        model = onnx.load(path)
-    except Exception as error:  # protobuf's own, which is not public
-        raise FileFormatError(f"{path} is not an ONNX network: {error}; export it again") from error
-    if not model.graph.node:
-        raise FileFormatError(f"{path} is not an ONNX network, or one without any operation; export it again")
-    return model
-
-
 def _output_names(model: Any) -> list[str]:
     return [name for node in model.graph.node for name in node.output if name]
 
@@ -291,31 +272,15 @@ def _reduce(model: Any, name: str | None, path: StrPath) -> None:
             f"{', '.join(map(repr, close))}: OnnxFeatures.outputs(path) lists all"
         )
     output = next((value for value in (*graph.output, *graph.value_info) if value.name == wanted), None)
-    needed = {wanted}
-    for place in reversed(range(len(graph.node))):  # an operation follows those whose outputs it reads
-        if needed.intersection(graph.node[place].output):
-            needed.update(_names_read(graph.node[place]))
-        else:
-            del graph.node[place]
+    needed = prune(graph, [wanted])
     graph.output.insert(0, output or type(graph.output[0])(name=wanted))
     del graph.output[1:]
-    for values in (graph.initializer, graph.input):
-        for place in reversed(range(len(values))):
-            if values[place].name not in needed:
-                del values[place]
+    for place in reversed(range(len(graph.input))):
+        if graph.input[place].name not in needed:
+            del graph.input[place]
     weights = {tensor.name for tensor in graph.initializer}  # may be listed among the inputs
     inputs = [value.name for value in graph.input if value.name not in weights]
     if len(inputs) != 1:
         raise InvalidInputError(
             f"{path} has {len(inputs)} inputs ({', '.join(inputs) or 'none'}); features come from one, the images"
         )
-
-
-def _names_read(node: Any) -> Iterator[str]:
-    """Yield the names that an operation reads, also in the branches and loops inside it."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            for inner in graph.node:
-                yield from _names_read(inner)
-            yield from (value.name for value in graph.output)

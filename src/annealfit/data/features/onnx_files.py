@@ -1,0 +1,110 @@
+"""ONNX networks: reading and checking them, the part of one that some tensors need, and sessions that run it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from annealfit._support.errors import FileFormatError, InvalidInputError, require
+from annealfit._support.files import check_regular
+from annealfit._support.threads import processors
+
+
+def onnx_module(name: str = "onnx") -> Any:
+    """Onnx or onnxruntime, imported when a network is read."""
+    return require(name, extra="onnx", purpose="a network in ONNX")
+
+
+def read_network(source: Any) -> Any:
+    """The network in a file, in bytes, or in an `onnx.ModelProto`; what is not one, or damaged, is refused."""
+    onnx, name = onnx_module(), name_of(source)
+    if not isinstance(source, onnx.ModelProto | bytes | str | os.PathLike):
+        raise InvalidInputError(f"{source!r} is no network: pass the path of an ONNX file, or an ONNX model")
+    model = source
+    with damage_named(name):
+        if isinstance(source, bytes):
+            model = onnx.load_model_from_string(source)
+        elif not isinstance(source, onnx.ModelProto):
+            check_regular(source)
+            model = onnx.load(name)
+        _check(model)
+    return model
+
+
+def name_of(source: Any) -> str:
+    """What errors call a network."""
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else "the network"
+
+
+@contextmanager
+def damage_named(name: str) -> Iterator[None]:
+    """Turn the errors of reading a network into one that names its file."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, FileFormatError, InvalidInputError):
+        raise
+    except Exception as error:  # protobuf's, onnx's and NumPy's have nothing in common
+        reason = first_line(error) or type(error).__name__
+        raise FileFormatError(f"{name}: not an ONNX network, or a damaged one ({reason}); export it again") from error
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text."""
+    return str(error).strip().partition("\n")[0]
+
+
+def _check(model: Any) -> None:
+    """Refuse a network that nothing can run, and constants that cannot be read."""
+    onnx = onnx_module()
+    if not model.ir_version or not model.graph.node:
+        raise ValueError("it has no operators")
+    if not model.graph.output:
+        raise ValueError("it has no outputs")
+    for node in model.graph.node:
+        if not any(node.output):
+            raise ValueError(f"the operator {node.op_type} {node.name!r} has no output")
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:  # never looked for in the current folder
+            raise ValueError(f"its constant {tensor.name!r} is in another file; name the network by its path")
+        try:
+            onnx.numpy_helper.to_array(tensor)
+        except Exception as error:
+            raise ValueError(f"its constant {tensor.name!r} cannot be read: {first_line(error)}") from error
+    known = onnx.TensorProto.DataType.values()
+    for value in model.graph.input:
+        if value.type.tensor_type.elem_type not in known[1:]:
+            raise ValueError(f"its input {value.name!r} is no tensor of a known type")
+
+
+def prune(graph: Any, tensors: Sequence[str]) -> set[str]:
+    """Delete the nodes and constants that these tensors do not need; returns the names of what they need."""
+    constants, needed = {tensor.name for tensor in graph.initializer}, set(tensors)
+    for place in reversed(range(len(graph.node))):  # an operation follows those whose outputs it reads
+        if needed.intersection(graph.node[place].output) - constants:
+            needed.update(_names_read(graph.node[place]))
+        else:
+            del graph.node[place]
+    for place in reversed(range(len(graph.initializer))):
+        if graph.initializer[place].name not in needed:
+            del graph.initializer[place]
+    return needed
+
+
+def _names_read(node: Any) -> Iterator[str]:
+    """What a node reads, what the graphs inside it (of If, Loop, Scan) read included."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            for inner in graph.node:
+                yield from _names_read(inner)
+            yield from (value.name for value in graph.output)
+
+
+def open_session(model: bytes) -> Any:
+    """A session of onnxruntime that runs a network; warnings about what is left out are silenced."""
+    runtime = onnx_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = processors(), 3
+    return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
