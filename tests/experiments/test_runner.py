@@ -40,6 +40,17 @@ def test_records_do_not_depend_on_the_number_of_workers(tmp_path, undisturbed):
     assert contents(Store(tmp_path)) == undisturbed
 
 
+def test_published_images_have_the_published_filters_and_one_split_of_digits():
+    first, second = (
+        execute.execute(RunSpec("digits", "qubo", seed, "annealfit", 2, max_iter=3, images="published"))
+        for seed in (1, 2)
+    )
+    np.testing.assert_array_equal(first.sample_images, second.sample_images)
+    features = [execute._prepare("digits", seed, "published").features for seed in (1, 2)]
+    np.testing.assert_array_equal(*(found.filters_[0] for found in features))
+    assert first.loss != second.loss  # the seed still decides the initial weights
+
+
 def test_what_is_done_is_not_done_again(tmp_path):
     store = Store(tmp_path)
     run_all(SPECS[:2], store, in_turn)

@@ -18,6 +18,25 @@ def test_the_benchmark_is_five_data_sets_seeds_and_methods():
     assert {run.num_sweeps for run in runs} == {None}  # the preset's 100
 
 
+def test_runs_have_the_published_images_unless_the_stated_are_asked_for():
+    tables = ["digits", "benchmark"]
+    assert {spec.images for spec in paper.runs_of(tables, "matched")} == {"published"}
+    assert {spec.images for spec in paper.runs_of(tables, "matched", images="stated")} == {"stated"}
+    assert {spec.images for spec in paper.runs_of(["filters"], "matched")} == {"stated"}
+
+
+def test_ids_of_stated_images_are_those_of_earlier_versions():
+    stated = RunSpec("digits", "classical", 42)
+    assert stated.id == "digits-classical-seed42-22691644d6f6"
+    assert (stated.images, RunSpec.from_json({"dataset": "digits", "method": "classical", "seed": 42})) == (
+        "stated",
+        stated,
+    )
+    published = RunSpec("digits", "qubo", 42, "matched", 20, images="published")
+    assert published.id.startswith("digits-qubo_20-matched-published-seed42-")
+    assert published.to_json()["images"] == "published"
+
+
 def test_a_spec_makes_the_papers_classifier():
     clf = RunSpec("digits", "qubo", 7, "matched", 10, num_sweeps=1000, update_range=0.25, step=0.5).classifier()
     method = clf.method
@@ -33,6 +52,7 @@ def test_a_spec_makes_the_papers_classifier():
         {"method": "qubo"},
         {"method": "qubo", "preset": "matched"},
         {"method": "qubo", "preset": "x"},
+        {"method": "classical", "images": "real"},
     ],
 )
 def test_bad_specs(fields):

@@ -1,6 +1,8 @@
-"""A run folder with plausible records: two data sets, two seeds, one failed run, hostile class names."""
+"""A run folder with plausible records: two data sets, two seeds, a failed run, hostile names, two of stated images."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ CLASS_NAMES = {
     "mnist": (HOSTILE_NAME, HOSTILE_ENDING, "=1+1", *map(str, range(3, 10))),
     "digits": tuple(map(str, range(10))),
 }
-FAILED = RunSpec("mnist", "qubo", 43, "literal", 20)
+FAILED = RunSpec("mnist", "qubo", 43, "literal", 20, images="published")
 
 
 def specs() -> list[RunSpec]:
@@ -28,7 +30,10 @@ def specs() -> list[RunSpec]:
         found += [RunSpec("mnist", "qubo", seed, preset, 20) for preset in ("literal", "matched")]
         found += [RunSpec("mnist", "qubo", seed, "annealfit", 3)]
         found += [RunSpec("mnist", "qubo", seed, "matched", 20, max_iter=7)]
-    return found
+    return [replace(spec, images="published") for spec in found] + [
+        RunSpec("mnist", "classical", 42),
+        RunSpec("mnist", "qubo", 42, "matched", 20),
+    ]
 
 
 def accuracy(spec: RunSpec) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,8 +22,13 @@ from annealfit.studies import paper_tables as paper
 if TYPE_CHECKING:
     from annealfit.studies.report.tables import Cell, Table
 
+Images = StrEnum("Images", ["published", "stated"])
+
 # What the program prints with a TABLE of `reproduce`; the report has all tables.
-_SHOWN_WITH = {"digits": ("range_study", "step_study"), "benchmark": ("wins", "raising")}
+_SHOWN_WITH = {
+    "digits": ("range_study", "step_study", "raising", "agreement"),
+    "benchmark": ("wins", "raising", "agreement"),
+}
 
 
 def reproduce(
@@ -30,6 +36,12 @@ def reproduce(
         list[str] | None,
         Argument(metavar="[TABLE]...", help=f"Any of {', '.join(paper.TABLES)}; all of them by default."),
     ] = None,
+    images: Annotated[
+        Images,
+        Option(
+            help="published: images and filters inferred from the paper's recalls. stated: those that its text names."
+        ),
+    ] = Images.published,
     preset: options.PresetOption = options.Preset.matched,
     out: Annotated[Path, Option(help="Folder of the records.")] = Path("runs/paper"),
     seeds: Annotated[str, Option(help="Seeds, as 42-46 or 42,44.")] = "42-46",
@@ -48,6 +60,7 @@ def reproduce(
     \b
       annealfit reproduce digits --preset annealfit --seeds 42
       annealfit reproduce --preset matched
+      annealfit reproduce benchmark --images stated
       annealfit reproduce benchmark --dask tcp://127.0.0.1:8786
     """
     from annealfit.studies.execute import on_dask, on_this_machine, run_all
@@ -55,8 +68,8 @@ def reproduce(
     from annealfit.studies.report.tables import all_tables, to_values
 
     asked = tables or paper.TABLES
-    specs = paper.runs_of(asked, preset, options.parse_numbers(seeds, "--seeds"))
-    _check_data(sorted({spec.dataset for spec in specs}), download)
+    specs = paper.runs_of(asked, preset, options.parse_numbers(seeds, "--seeds"), images)
+    _check_data({(spec.dataset, spec.images) for spec in specs}, download)
     store = Store(out)
     started = time.perf_counter()
     try:
@@ -88,12 +101,12 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _check_data(names: Sequence[str], download: bool) -> None:
+def _check_data(wanted: Collection[tuple[str, str]], download: bool) -> None:
     """Load each data set once: missing files are an error before hours of work, and warnings are printed once."""
-    for name in names:
+    for name, images in sorted(wanted):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            load_dataset(name, download=download)
+            load_dataset(name, images=images, download=download)
         for warning in caught:
             warn(f"note: {warning.message}")
 
@@ -103,9 +116,9 @@ def _print_paper_table(table: Table) -> None:
     notes = ["in brackets: the paper's"] if any(column.compared for column in table.columns) else []
     keys, shown = table.headings, dict(enumerate(table.columns))
     for place, column in enumerate(table.columns):
-        presets = {row[place].text for row in table.rows if column.name == "preset"} - {"–"}
-        if len(presets) == 1:  # the title says it once, instead of a column
-            notes.insert(0, f"preset {presets.pop()}")
+        words = {row[place].text for row in table.rows if column.name in ("preset", "images")} - {"–"}
+        if len(words) == 1:  # the title says it once, instead of a column
+            notes.insert(0, f"{column.name} {words.pop()}")
             keys -= 1
             del shown[place]
 

@@ -45,7 +45,7 @@ def execute(spec: RunSpec) -> Record:
     try:
         with blas_threads(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far a run came
-            prepared = _prepare(spec.dataset, spec.seed)
+            prepared = _prepare(spec.dataset, spec.seed, spec.images)
             if spec.method in _NETWORK_FITS:
                 net = AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed)
                 fitted = _NETWORK_FITS[spec.method](prepared.dataset, net)
@@ -67,11 +67,12 @@ def _fit_head(spec: RunSpec, prepared: Prepared) -> Fitted:
 
 
 @lru_cache(maxsize=8)  # the methods of one data set and seed share images and features
-def _prepare(dataset: str, seed: int) -> Prepared:
+def _prepare(dataset: str, seed: int, images: str) -> Prepared:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the command line says it once, for all runs
-        images = load_dataset(dataset, seed=seed)
-    return Prepared.of(images, RandomConvFeatures(**_SIZES, random_state=seed))
+        loaded = load_dataset(dataset, seed=seed, images=images)
+    filters = "published" if images == "published" else "uniform"
+    return Prepared.of(loaded, RandomConvFeatures(**_SIZES, filters=filters, random_state=seed))
 
 
 Backend = Callable[[Sequence[RunSpec]], Iterator[Record]]
@@ -158,7 +159,7 @@ def run_all(
     todo = [spec for spec in specs if not store.is_done(spec)]
     failed = 0
     # Runs of one data set and seed stay together: a worker keeps the images for the next method.
-    for record in backend(sorted(todo, key=lambda spec: (spec.dataset, spec.seed))) if todo else ():
+    for record in backend(sorted(todo, key=lambda spec: (spec.dataset, spec.images, spec.seed))) if todo else ():
         store.save(record)
         failed += record.error is not None
         on_record(record)

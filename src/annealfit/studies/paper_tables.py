@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from itertools import product
 
@@ -60,11 +61,16 @@ _RUNS = {
 }
 
 
-def runs_of(tables: Sequence[str], preset: str, seeds: Sequence[int] = SEEDS) -> list[RunSpec]:
-    """The runs of these tables, each once."""
+def runs_of(
+    tables: Sequence[str], preset: str, seeds: Sequence[int] = SEEDS, images: str = "published"
+) -> list[RunSpec]:
+    """The runs of these tables, each once; those of `filters` have the stated images always."""
     for table in tables:
         choose("table", table, TABLES)
-    return list(dict.fromkeys(spec for table in tables if table in _RUNS for spec in _RUNS[table](preset, seeds)))
+    runs = [spec for table in tables if table in _RUNS for spec in _RUNS[table](preset, seeds)]
+    return list(
+        dict.fromkeys(spec if spec.method in NETWORK_METHODS else replace(spec, images=images) for spec in runs)
+    )
 
 
 def paper_table(name: str) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from annealfit.studies.training_run import TrainingRun
 
 RUN_PRESETS = ("literal", "matched", "annealfit")
+IMAGES = ("published", "stated")  # as of `load_dataset`
 CLASSICAL = "classical"  # the paper's SGD
 OPTIMUM = "optimum"  # logistic regression at the same λ
 # The paper's network: its head alone, its filters trained by QUBO, its filters trained by Adam.
@@ -42,8 +43,8 @@ _LONGEST_NAME = 64  # characters of a data set's name in a file name
 class RunSpec:
     """One method on one data set with one seed: everything that decides the result of a run.
 
-    `method` is one of METHODS_OF_RUNS; the fields after `seed` apply to "qubo" only, where None takes the preset's
-    value.
+    `method` is one of METHODS_OF_RUNS; `preset` and the fields after it apply to "qubo" only, where None takes the
+    preset's value. `images` is as of `load_dataset`; with "published" the features are those of the published filters.
 
     >>> spec = RunSpec("digits", "qubo", seed=42, preset="matched", bits=20)
     >>> spec.label, spec == RunSpec.from_json(spec.to_json())
@@ -59,9 +60,11 @@ class RunSpec:
     max_iter: int | None = None
     update_range: float | None = None
     step: float | None = None
+    images: str = "stated"
 
     def __post_init__(self) -> None:
         choose("method", self.method, METHODS_OF_RUNS)
+        choose("images", self.images, IMAGES)
         if self.method == "qubo":
             choose("preset", self.preset, RUN_PRESETS)
             if self.bits is None:
@@ -76,18 +79,18 @@ class RunSpec:
     def id(self) -> str:
         """File name of the record: readable at the front, a digest of all fields at the end."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
-        preset = f"-{self.preset}" if self.preset else ""
+        parts = [f"-{word}" for word in (self.preset, self.images) if word not in (None, "stated")]
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.dataset)[:_LONGEST_NAME]  # a data set may be a path
-        return f"{name}-{self.label}{preset}-seed{self.seed}-{digest}"
+        return f"{name}-{self.label}{''.join(parts)}-seed{self.seed}-{digest}"
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that are set: a field added later with the default None does not change old ids."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """The fields that differ from their default: a field added later does not change old ids."""
+        return {entry.name: value for entry in fields(self) if (value := getattr(self, entry.name)) != entry.default}
 
     @classmethod
-    def from_json(cls, fields: Any) -> Self:
+    def from_json(cls, document: Any) -> Self:
         """Return the spec that `to_json` described; fields of a file are checked."""
-        found = Field.of(fields)
+        found = Field.of(document)
         for name, entry in found.entries().items():
             match cls.__annotations__.get(name, "").split(" ")[0]:
                 case "str":
@@ -234,7 +237,7 @@ class Store:
                 wanted = Field(json.loads(path.read_bytes()), source=str(path))
             except (ValueError, RecursionError) as error:
                 raise FileFormatError(f"{path} is not a list of runs: {error}; delete it to go on") from error
-            found |= {RunSpec.from_json(fields) for fields in wanted.items()}
+            found |= {RunSpec.from_json(spec) for spec in wanted.items()}
         return found
 
 

@@ -41,7 +41,7 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def series_name(group: Group) -> str:
-    """A curve's name, unique within its data set."""
+    """A curve's name, unique within the runs on the same images."""
     parts = [method_title(group.spec.label), group.spec.preset, group.departure]
     return ", ".join(part for part in parts if part)
 
@@ -97,7 +97,7 @@ def confusions(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Confusion matrices, added up over seeds."""
     return [
         {
-            "dataset": dataset_title(group.spec.dataset),
+            "dataset": dataset_title(group.data),
             "name": series_name(group),
             "classes": class_names(group.records[0]),
             "counts": np.sum([record.confusion for record in group.records], axis=0).tolist(),
@@ -146,7 +146,7 @@ def times(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Seconds of a run, ours and the paper's."""
     return [
         {
-            "dataset": dataset_title(group.spec.dataset),
+            "dataset": dataset_title(group.data),
             "name": series_name(group),
             "seconds": _numbers([group.mean("seconds")])[0],
             "paper": group.cell("seconds").paper,

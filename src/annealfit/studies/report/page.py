@@ -19,9 +19,6 @@ from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import charts, claims, drawing, figures
 from annealfit.studies.report.tables import (
     NEAR_POINTS,
-    SCORES,
-    Cell,
-    Table,
     all_tables,
     dataset_title,
     groups,
@@ -47,11 +44,10 @@ def read_records(folder: StrPath) -> tuple[list[Record], list[str]]:
 
 
 def summarise_records(
-    records: Sequence[Record], tables: Sequence[Table], damaged: Sequence[str] = (), asked: Collection[RunSpec] = ()
+    records: Sequence[Record], damaged: Sequence[str] = (), asked: Collection[RunSpec] = ()
 ) -> dict[str, Any]:
     """The account at the top of the page: how complete it is, how close to the paper, what was run and where."""
     finished = [record for record in records if record.error is None]
-    closeness, distant_baselines = _closeness(tables)
     all_groups = groups(records, "digits", "benchmark", "range_study", "step_study", "filters")
     environments = Counter(", ".join(f"{k} {v}" for k, v in record.environment.items()) for record in records)
     return {
@@ -59,47 +55,16 @@ def summarise_records(
         "failed": len(records) - len(finished),
         "missing": len(set(asked) - {record.run for record in records}),
         "damaged": damaged,
-        "closeness": closeness,
-        "distant_baselines": distant_baselines,
+        "agreements": claims.agreements(records),
         "times": _times(records),
         "paper_total_seconds": sum(float(row["mean_seconds"]) for row in paper_table("execution_seconds")) * len(SEEDS),
-        "datasets": list(dict.fromkeys(dataset_title(group.spec.dataset) for group in all_groups)),
+        "datasets": list(dict.fromkeys(dataset_title(group.data) for group in all_groups)),
         "presets": presets_of(records),
+        "images": sorted({record.run.images for record in records}),
         "seeds": sorted({record.run.seed for record in records}),
         "total_seconds": float(np.sum([record.seconds for record in finished])),
         "environments": environments.most_common(),  # versions and machine, and how many runs had them
     }
-
-
-def _closeness(tables: Sequence[Table]) -> tuple[list[dict[str, Any]], list[str]]:
-    """How many of the paper's scores come out, by preset; and data sets whose classical baseline is already far off.
-
-    Sample predictions do not count, since the paper's images are not known.
-    """
-    scores: dict[str, list[tuple[str, float, bool]]] = {}  # by preset: table, points from the paper's, whether near
-    distant: dict[str, None] = {}
-    for table in (table for table in tables if table.name in ("digits", "benchmark", "recall")):
-        for row in table.rows:
-            cells = {column.name: cell for column, cell in zip(table.columns, row, strict=True)}
-            preset = cells["preset"].text
-            for name, cell in cells.items():
-                if cell.difference is not None and (name in SCORES or name.endswith("_percent")):
-                    points = abs(cell.difference) * (100 if name in SCORES else 1)
-                    scores.setdefault(preset, []).append((table.name, points, cell.verdict == "near"))
-            if preset == "–" and cells.get("test_accuracy_percent", Cell("")).verdict == "far":
-                distant[cells["dataset"].text if "dataset" in cells else "Digits"] = None
-    closeness = []
-    for preset, entries in scores.items():
-        total = Counter(name for name, _, _ in entries)
-        near = Counter(name for name, _, is_near in entries if is_near)
-        closeness.append({
-            "name": "classical baseline" if preset == "–" else preset,
-            "near": near.total(),
-            "total": total.total(),
-            "median_points": float(np.median([points for _, points, _ in entries])),
-            "parts": [(name, near[name], total[name]) for name in total],
-        })  # fmt: skip
-    return closeness, list(distant)
 
 
 def _times(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -152,10 +117,10 @@ def render(
     return environment.from_string(template).render(
         title=title,
         tables={table.name: table for table in tables},
-        sentence=claims.opening_sentence(records),
+        sentences=claims.opening_sentences(records),
         paper_link=PAPER_LINK,
         panels=[(dataset_title(name), found) for name, found in claims.leading_groups(records).items()],
-        summary=summarise_records(records, tables, damaged, asked),
+        summary=summarise_records(records, damaged, asked),
         near_points=NEAR_POINTS,
         css=drawing.css_variables() + css,
         script=script,

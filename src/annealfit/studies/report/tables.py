@@ -12,12 +12,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from annealfit.studies.paper_tables import BITS, OUR_BITS, STUDY_SWEEPS, bits_of, paper_table
-from annealfit.studies.records import CLASSICAL, NETWORK_METHODS, OPTIMUM, RUN_PRESETS, Record, RunSpec, csv_text
+from annealfit.studies.records import (
+    CLASSICAL,
+    IMAGES,
+    NETWORK_METHODS,
+    OPTIMUM,
+    RUN_PRESETS,
+    Record,
+    RunSpec,
+    csv_text,
+)
 
 NEAR_POINTS = 5.0  # a percentage this close to the paper's counts as reproduced
 NEAR_SHARE = 0.10  # so does a loss within this share of the paper's
@@ -29,8 +39,13 @@ DATASET_TITLES = {
     "emnist": "EMNIST",
     "kmnist": "KMNIST",
 }
+_STATED, _OTHER_IMAGES = "-stated", "stated images"
 METRICS = ("test_accuracy", "precision", "recall", "f1", "kappa", "mcc")  # on the test data
 SCORES = ("kappa", "mcc")  # from −1 to 1; the other metrics are shares
+# Of the paper's Tables 3 and 7, and what makes points of a difference: it prints κ and MCC times 100.
+PERCENTAGES = {f"{name}_percent": 1 for name in ("train_accuracy", *METRICS) if name not in SCORES} | dict.fromkeys(
+    SCORES, 100
+)
 # What the paper says in words: seeds of five on which 20 bits beat the classical baseline, the data sets on which that
 # is significant, and the share of updates that raise the loss.
 PAPER_WINS = {"mnist": 5, "fashion_mnist": 4, "emnist": 3, "cifar10": 2, "kmnist": 1}
@@ -57,6 +72,7 @@ class Cell:
     difference: float | None = None
     difference_text: str = ""
     verdict: str = ""
+    paper_spread: float | None = None
 
     @property
     def sort_key(self) -> float | str:
@@ -128,6 +144,15 @@ class Group:
     records: tuple[Record, ...]
 
     @property
+    def data(self) -> str:
+        """The data set's name; that of the stated images says so, since they are other data.
+
+        >>> [Group(RunSpec("mnist", CLASSICAL, 42, images=images), ()).data for images in IMAGES]
+        ['mnist', 'mnist-stated']
+        """
+        return self.spec.dataset + _STATED * (self.spec.images == "stated")
+
+    @property
     def departure(self) -> str:
         """What sets the runs apart from the settings of the table they belong to; empty if nothing does.
 
@@ -186,6 +211,7 @@ class Group:
             "dataset": Cell(dataset_title(spec.dataset)),
             "method": Cell(method_title(spec.label) + departure, spec.bits or (0 if spec.method == CLASSICAL else -1)),
             "preset": Cell(spec.preset or "–"),
+            "images": Cell(spec.images),
             "runs": count_cell(len(self.records)),
         }
         for setting, (symbol, value) in self.studied.items():  # the first column says it
@@ -226,9 +252,26 @@ def method_title(label: str) -> str:
     return known.get(label) or f"QUBO {label.removeprefix('qubo_')}-bit"
 
 
-def dataset_title(name: str) -> str:
-    """A data set's name for readers."""
-    return DATASET_TITLES.get(name, name)
+def dataset_title(data: str) -> str:
+    """A data set's name for readers, from its name or from `Group.data`.
+
+    >>> dataset_title("mnist-stated")
+    'MNIST, stated images'
+    """
+    name = data.removesuffix(_STATED)
+    return DATASET_TITLES.get(name, name) + f", {_OTHER_IMAGES}" * (name != data)
+
+
+def readings_of(records: Sequence[Record]) -> dict[str, tuple[str, str]]:
+    """The kinds of images and presets that were run together, by what they are called."""
+    seen = {(record.run.images, record.run.preset) for record in records}
+    found = [(images, preset) for images in IMAGES for preset in RUN_PRESETS if (images, preset) in seen]
+    return {reading_title(images, preset): (images, preset) for images, preset in found}
+
+
+def reading_title(images: str, preset: str) -> str:
+    """What the runs of a preset on one kind of images are called."""
+    return preset + f", {_OTHER_IMAGES}" * (images == "stated")
 
 
 def presets_of(records: Iterable[Record]) -> list[str]:
@@ -247,10 +290,10 @@ def groups(records: Iterable[Record], *tables: str) -> list[Group]:
 
 
 def by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups of each data set."""
+    """The groups of each data set, by `Group.data`."""
     sets: dict[str, list[Group]] = {}
     for group in found:
-        sets.setdefault(group.spec.dataset, []).append(group)
+        sets.setdefault(group.data, []).append(group)
     return sets
 
 
@@ -258,7 +301,15 @@ def _order(spec: RunSpec) -> tuple[Any, ...]:
     names, presets = [*DATASET_TITLES], [None, *RUN_PRESETS]
     place = names.index(spec.dataset) if spec.dataset in names else len(names)
     studied = (spec.update_range or 0, spec.step or 0, spec.max_iter or 0, spec.num_sweeps or 0)
-    return (place, spec.dataset, presets.index(spec.preset), spec.bits or 0, spec.method, studied)
+    return (
+        place,
+        spec.dataset,
+        IMAGES.index(spec.images),
+        presets.index(spec.preset),
+        spec.bits or 0,
+        spec.method,
+        studied,
+    )
 
 
 _NEAR = {True: "near", False: "far"}  # verdicts
@@ -295,7 +346,8 @@ def mean_cell(column: str, values: Sequence[float], paper: tuple[float, float | 
         faster, slower = (papers / mean, mean / papers) if mean > 0 else (math.inf, 0.0)
         told = f"{faster:,.0f}× faster" if faster >= 1.5 else f"{slower:.1f}× the time"
         form, verdict = ",.0f", ""
-    return Cell(text, mean, spread, papers, _with_spread(papers, paper_spread, form), difference, told, verdict)
+    paper_text = _with_spread(papers, paper_spread, form)
+    return Cell(text, mean, spread, papers, paper_text, difference, told, verdict, paper_spread)
 
 
 def _with_spread(mean: float, spread: float | None, form: str) -> str:
@@ -347,8 +399,8 @@ def _predictions_row(group: Group) -> Row:
 
 def _wins_row(group: Group, baselines: Mapping[str, Group]) -> Row | None:
     """On how many seeds QUBO training tests better than the classical baseline, and how sure that is."""
-    dataset = group.spec.dataset
-    gains = paired_gains(group, baselines[dataset]) if group.has_most_bits and dataset in baselines else []
+    dataset, baseline = group.spec.dataset, baselines.get(group.data)
+    gains = paired_gains(group, baseline) if group.has_most_bits and baseline is not None else []
     if not gains:
         return None
     wins, p = sum(gain > 0 for gain in gains), paired_p(gains)
@@ -402,15 +454,44 @@ def _raising_row(group: Group) -> Row | None:
     return {"raising_percent": cell}
 
 
+def recall_pairs(group: Group) -> list[tuple[float, float]]:
+    """Our mean recall of each class, and the paper's, in percent."""
+    cells = [group.cell(f"class_{label}_percent") for label in range(10)]
+    return [(float(c.value), float(c.paper)) for c in cells if c.value is not None and c.paper is not None]
+
+
+def fit_of_recalls(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Mean absolute difference in points, and correlation over classes; NaN where one side has no spread.
+
+    >>> fit_of_recalls([(10, 20), (20, 30), (60, 50)])[0]
+    10.0
+    """
+    ours, theirs = np.array(pairs).T
+    varies = min(np.ptp(ours), np.ptp(theirs)) > 1e-9
+    return float(np.abs(ours - theirs).mean()), float(np.corrcoef(ours, theirs)[0, 1]) if varies else math.nan
+
+
+def _recall_row(group: Group) -> Row:
+    pairs = recall_pairs(group)
+    if not pairs:
+        return {name: Cell("–") for name in ("recall_difference", "recall_correlation")}
+    difference, correlation = fit_of_recalls(pairs)
+    return {
+        "recall_difference": Cell(f"{difference:.1f}", difference),
+        "recall_correlation": Cell(_with_spread(correlation, None, ".2f"), correlation),
+    }
+
+
 def _group_tables(records: Sequence[Record]) -> Iterator[Table]:
     """The tables that have a row per group of their `runs`."""
     found = groups(records)
-    baselines = {group.spec.dataset: group for group in found if group.spec.method == CLASSICAL}
+    baselines = {group.data: group for group in found if group.spec.method == CLASSICAL}
     # Cells that are more than a mean; None leaves a group out.
     special: dict[str, Callable[[Group], Row | None]] = {
         "predictions": _predictions_row,
         "wins": lambda group: _wins_row(group, baselines),
         "raising": _raising_row,
+        "recall": _recall_row,
         "gap": lambda group: {} if group.values("gap_first") else None,
     }
     labels = range(max([10, *(len(group.records[0].confusion) for group in found)]))
@@ -440,6 +521,7 @@ def _name_classes(found: Sequence[Group]) -> list[str]:
 
 # Tables 1 and 5: the parameter, the paper's value for digits and for the benchmark, and the value of a record.
 _SETTINGS: tuple[tuple[str, str, str, Callable[[Record], Any]], ...] = (
+    ("Images", "digits", "MNIST and others", lambda record: record.run.images),
     ("Image resolution", "8×8", "8×8", lambda record: "×".join(map(str, record.sample_images.shape[1:]))),
     ("Test images", "540", "500", lambda record: int(record.confusion.sum())),
     ("Classes", "10", "10", lambda record: len(record.confusion)),
@@ -503,11 +585,14 @@ def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> li
 
     `asked` are the runs that should be there, as far as that is known.
     """
-    from annealfit.studies.report.claims import claims_table  # which is made of the groups of this module
+    from annealfit.studies.report.claims import (
+        agreement_table,
+        claims_table,
+    )  # which is made of the groups of this module
 
     errors = [(record.run.id, record.error) for record in records if record.error is not None]
     failures = make_table("failures", [{"run": Cell(run), "error": Cell(error)} for run, error in errors])
-    made = (claims_table(records), settings_table(records), filters_table(records), failures)
+    made = (agreement_table(records), claims_table(records), settings_table(records), filters_table(records), failures)
     tables = {table.name: table for table in (*made, *size_tables(), *_group_tables(records)) if table.rows}
     ordered = (tables[name] for name in layouts() if name in tables)
     return [replace(table, notes=(*_coverage(table, records, asked), *table.notes)) for table in ordered]
@@ -518,11 +603,13 @@ def _coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec
     found = {record.run: record.error is None for record in records}
     own = {spec for spec in {*asked, *found} if main_table(spec) in layouts()[table.name].get("runs", ())}
     notes = []
-    for preset in RUN_PRESETS:
-        planned = {spec for spec in own if spec.preset in (None, preset)}
+    for images, preset in product(IMAGES, RUN_PRESETS):
+        planned = {spec for spec in own if spec.images == images and spec.preset in (None, preset)}
         lost, broken = len(planned - {*found}), sum(not found.get(spec, True) for spec in planned)
         if lost or broken:
-            notes.append(f"{preset}: of {len(planned)} runs, {lost} are missing and {broken} failed.")
+            notes.append(
+                f"{reading_title(images, preset)}: of {len(planned)} runs, {lost} are missing and {broken} failed."
+            )
     return notes
 
 
