@@ -63,6 +63,7 @@ def reproduce(
       annealfit reproduce benchmark --images stated
       annealfit reproduce benchmark --dask tcp://127.0.0.1:8786
     """
+    from annealfit.studies import evidence
     from annealfit.studies.execute import on_dask, on_this_machine, run_all
     from annealfit.studies.records import Store
     from annealfit.studies.report.tables import all_tables, to_values
@@ -77,6 +78,9 @@ def reproduce(
             update(completed=sum(map(store.is_done, specs)))
             backend = on_this_machine(jobs) if dask is None else on_dask(dask)
             tally = run_all(specs, store, backend, lambda record: update(advance=1, description=record.run.id))
+        if "evidence" in asked:
+            with working_in(out), progress_bar("Evidence") as update:
+                found = evidence.collect(out, jobs, lambda done, total: update(completed=done, total=total))
     except KeyboardInterrupt:
         warn(f"Interrupted. Finished runs are stored in {out}: start it again to go on.")
         raise typer.Exit(130) from None
@@ -84,6 +88,8 @@ def reproduce(
     records = store.records(specs)
     names = {name for table in asked for name in (table, *_SHOWN_WITH.get(table, ()))}
     shown = [table for table in all_tables(records) if table.name in names]
+    if "evidence" in asked:
+        shown.append(evidence.table(found))
     if as_json:
         told = ("loss", "cross_entropy", "seconds", "iterations", "stop_reason", "train", "test", "error")
         runs = [{"run": record.run.to_json(), **pick(record, *told)} for record in records]
@@ -91,6 +97,8 @@ def reproduce(
     else:
         for table in shown:
             _print_paper_table(table)
+            for note in table.notes if table.name == "evidence" else ():
+                say(note, wrap=True)
             say()
         done = f"{tally.already} were there, {tally.done} done now in {seconds:.1f} s, {tally.failed} failed"
         say(f"{len(specs)} runs: {done}. Records: {out}")

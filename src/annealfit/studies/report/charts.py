@@ -162,6 +162,13 @@ def png_address(image: ArrayLike) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
+def figure_address(figure: Any) -> str:
+    """A figure as a PNG in a data address."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=110)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
 def _numbers(values: Any) -> list[float | None]:
     """Numbers for JSON, which has no NaN, to the four digits that a chart shows."""
     return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]

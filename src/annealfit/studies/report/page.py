@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from annealfit._support.errors import InvalidInputError, require
 from annealfit._support.files import StrPath, replacing
+from annealfit.studies import evidence
 from annealfit.studies.paper_tables import SEEDS, paper_table
 from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import charts, claims, drawing, figures
@@ -99,10 +100,11 @@ def render(
     damaged: Sequence[str] = (),
     title: str = "annealfit report",
     asked: Collection[RunSpec] = (),
+    found: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page's text."""
+    """The page's text; `found` is the evidence for the published images, if there is any."""
     jinja2 = require("jinja2", extra="report", purpose="writing a report")
-    tables = all_tables(records, asked)
+    tables = [*all_tables(records, asked), *([evidence.table(found)] if found else [])]
     folder, names = resources.files("annealfit.studies.report"), ("template.html", "report.css", "report.js")
     template, css, script = ((folder / name).read_text(encoding="utf-8") for name in names)
     settings = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
@@ -122,6 +124,7 @@ def render(
         panels=[(dataset_title(name), found) for name, found in claims.leading_groups(records).items()],
         summary=summarise_records(records, damaged, asked),
         near_points=NEAR_POINTS,
+        evidence_picture=charts.figure_address(figures.draw_evidence(found)) if found else "",
         css=drawing.css_variables() + css,
         script=script,
         # Only this very script may run: markup that slipped through the escaping would still be dead text.
@@ -140,10 +143,10 @@ def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None =
     Returns the paths of all files.
     """
     records, damaged = read_records(folder)
-    name = Path(folder).resolve().name
-    pages = {Path(path): render(records, damaged, f"annealfit report: {name}", Store(Path(folder)).asked())}
+    found, title = evidence.read(Path(folder)), f"annealfit report: {Path(folder).resolve().name}"
+    pages = {Path(path): render(records, damaged, title, Store(Path(folder)).asked(), found)}
     if assets_dir is not None:
-        for table in all_tables(records):
+        for table in [*all_tables(records), *([evidence.table(found)] if found else [])]:
             pages |= {Path(assets_dir) / f"{table.name}.csv": to_csv(table)}
             pages |= {Path(assets_dir) / f"{table.name}.tex": to_latex(table)}
     for place, text in pages.items():
