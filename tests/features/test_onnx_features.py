@@ -130,6 +130,43 @@ def test_slices_and_dask_arrays(network, tmp_path):
     np.testing.assert_allclose(lazy.compute(), expected, **CLOSE)
 
 
+def tokens_network(path):
+    """Integers (N, 4), a mask of the same shape, and a state (2, 1, 3) that rows of one share."""
+    kinds = {"tokens": (TensorProto.INT32, ["N", 4]), "mask": (TensorProto.INT64, ["N", 4])}
+    kinds["state"] = (TensorProto.FLOAT, [2, 1, 3])
+    nodes = [
+        helper.make_node("Cast", ["tokens"], ["t"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["mask"], ["m"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["t", "m"], ["masked"]),
+        helper.make_node("Reshape", ["state", "row"], ["s"]),
+        helper.make_node("Concat", ["masked", "s"], ["y"], axis=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
+        [numpy_helper.from_array(np.array([1, 6]), "row")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_integers_and_other_inputs(tmp_path):
+    tokens, state = np.arange(24).reshape(6, 4), np.arange(6.0).reshape(2, 1, 3)
+    path = tokens_network(tmp_path / "tokens.onnx")
+    features = OnnxFeatures(path, batch_size=1, inputs={"mask": [1, 0, 1, 1], "state": state}).fit(tokens)
+    expected = np.hstack([tokens * [1, 0, 1, 1], np.tile(np.arange(6), (6, 1))])
+    np.testing.assert_array_equal(features.transform(tokens), expected)
+    assert clone(features).fit(tokens).n_features_out_ == 10
+    again = OnnxFeatures.from_tensors(*features.to_tensors())
+    np.testing.assert_array_equal(again.transform(tokens), expected)
+    masked = OnnxFeatures(path, "masked", inputs={"mask": 1}).fit(tokens)  # in batches; the mask is as long as X
+    np.testing.assert_array_equal(masked.transform(tokens), tokens)
+    with pytest.raises(InvalidInputError, match="'tokens' is int32, and is given 0.5"):
+        masked.transform(tokens + 0.5)
+
+
 def test_mistakes_are_told(network, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         OnnxFeatures(tmp_path / "nowhere.onnx").fit(IMAGES)
@@ -139,8 +176,13 @@ def test_mistakes_are_told(network, tmp_path):
     with pytest.raises(InvalidInputError, match="'relu'.*lists all"):
         OnnxFeatures(network, "relo").fit(IMAGES)
     both = [helper.make_node("Add", ["left", "right"], ["sum"])]
-    with pytest.raises(InvalidInputError, match=r"2 inputs \(left, right\)"):
-        OnnxFeatures(save(tmp_path / "two.onnx", nodes=both, inputs=("left", "right"), output="sum")).fit(IMAGES)
+    two = save(tmp_path / "two.onnx", nodes=both, inputs=("left", "right"), output="sum")
+    with pytest.raises(InvalidInputError, match=r"2 inputs \(left, right\); X is one of them"):
+        OnnxFeatures(two).fit(IMAGES)
+    with pytest.raises(InvalidInputError, match=r"inputs names \['middle'\]"):
+        OnnxFeatures(two, inputs={"middle": 1}).fit(IMAGES)
+    with pytest.raises(InvalidInputError, match=r"'right' the shape \(7,\)"):
+        OnnxFeatures(two, inputs={"right": np.ones(7)}).fit(IMAGES)
     mean = [helper.make_node("ReduceMean", ["images"], ["mean"], keepdims=0)]
     with pytest.raises(InvalidInputError, match="features need one row each"):
         OnnxFeatures(save(tmp_path / "mean.onnx", nodes=mean, output="mean")).fit(IMAGES)

@@ -330,6 +330,116 @@ def test_calibration_is_never_unpickled(tmp_path):
         quantize_network(perceptron(), tmp_path / "Y.npy", 2)
 
 
+def recurrent_step():
+    """Tokens (N, 5) and a mask of the same shape, a state (2, 1, 4) and a number: integers, several inputs."""
+    generator = np.random.default_rng(0)
+    kinds = {
+        "tokens": TensorProto.INT32,
+        "mask": TensorProto.INT64,
+        "state": TensorProto.FLOAT,
+        "rate": TensorProto.INT64,
+    }
+    shapes = {"tokens": ["N", 5], "mask": ["N", 5], "state": [2, 1, 4], "rate": []}
+    nodes = [
+        helper.make_node("Gather", ["table", "tokens"], ["embedded"], name="embed"),
+        helper.make_node("Cast", ["mask"], ["m"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["m", "last"], ["m3"]),
+        helper.make_node("Mul", ["embedded", "m3"], ["masked"]),
+        helper.make_node("MatMul", ["masked", "w"], ["positions"], name="positions"),
+        helper.make_node("ReduceSum", ["positions", "middle"], ["summed"], keepdims=0),
+        helper.make_node("Cast", ["rate"], ["r"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["summed", "r"], ["scaled"]),
+        helper.make_node("ReduceSum", ["state", "first"], ["s"], keepdims=0),
+        helper.make_node("Concat", ["scaled", "s"], ["both"], axis=1),
+        helper.make_node("MatMul", ["both", "v"], ["y"], name="head"),
+    ]
+    constants = [
+        constant("table", generator.normal(size=(7, 6))),
+        constant("w", generator.normal(size=(6, 40))),
+        constant("v", generator.normal(size=(44, 10))),
+        *(numpy_helper.from_array(np.array([k]), name) for k, name in ((2, "last"), (1, "middle"), (0, "first"))),
+    ]
+    inputs = [helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])]
+    graph = helper.make_graph(nodes, "network", inputs, outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_integers_several_inputs_and_a_state(tmp_path):
+    generator, model = np.random.default_rng(1), recurrent_step()
+    tokens, mask = generator.integers(0, 7, (30, 5)), generator.integers(0, 2, (30, 5))
+    state = generator.normal(size=(30, 2, 1, 4)).astype(np.float32)  # one for each row
+    given = {"tokens": tokens, "mask": mask, "state": state, "rate": np.array(2)}
+    np.savez(tmp_path / "X.npz", **given)
+    found = quantize_network(model, tmp_path / "X.npz", 2, method="gptq")
+    assert found.floats == {"embed": "Gather, weights 7×6"}
+    values = constants_of(model)
+    embedded = values["table"][tokens] * mask[..., None]
+    alone = quantize_layer(values["w"], embedded.reshape(-1, 6), bits=2, method="gptq")
+    np.testing.assert_array_equal(found.layers[0].levels, alone.levels)
+    before = np.concatenate([2 * (embedded @ values["w"]).sum(axis=1), state.sum(axis=1)[:, 0]], axis=1)
+    after = np.concatenate([2 * (embedded @ alone.weights).sum(axis=1), state.sum(axis=1)[:, 0]], axis=1)
+    head = quantize_layer(values["v"], after, bits=2, reference=before, method="gptq")
+    assert found.layers[1].error == pytest.approx(head.error, rel=1e-3)
+    for name, wrong, message in (
+        ("tokens", tokens + 0.5, "'tokens' is int32, and is given .*; give whole numbers"),
+        ("mask", mask[:29], r"different numbers of rows: \[29, 30, 30\]"),
+        ("state", state[0], "one whole input for each row"),
+        ("rate", np.ones((30, 1)), "network's input 'rate'"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            quantize_network(model, {**given, name: wrong}, 2, method="gptq")
+
+
+def test_depthwise_convolutions(images):
+    model = conv_net(filters=4, group=4)
+    found = quantize_network(model, images, 2, method="gptq")
+    assert found.layers[0].levels.shape == (6, 4)
+    np.testing.assert_allclose(run(found.packed, images), run(found.model, images), rtol=1e-5, atol=1e-5)
+
+
+def test_axes_of_any_length_may_be_written_as_minus_one(rows):
+    model = perceptron()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    found = quantize_network(model, rows, 2, method="nearest")
+    whole = quantize_network(perceptron(), rows, 2, method="nearest")
+    np.testing.assert_array_equal(found.layers[1].levels, whole.layers[1].levels)
+
+
+def _damage(model, kind):
+    graph = model.graph
+    if kind == "type":
+        graph.initializer[0].data_type = 99
+    elif kind == "data":
+        graph.initializer[0].raw_data = graph.initializer[0].raw_data[:-4]
+    elif kind == "output":
+        graph.node[1].ClearField("output")
+    elif kind == "outputs":
+        graph.ClearField("output")
+    elif kind == "perm":
+        graph.node.insert(0, helper.make_node("Transpose", ["w1"], ["turned"], perm=[0, 5]))
+        graph.node[1].input[1] = "turned"
+    elif kind == "inputs":
+        graph.node[0].ClearField("input")
+    elif kind == "external":
+        graph.initializer[0].ClearField("raw_data")
+        graph.initializer[0].data_location = TensorProto.EXTERNAL
+        graph.initializer[0].external_data.add(key="location", value="weights.bin")
+    else:
+        graph.input[0].type.tensor_type.elem_type = 99
+
+
+@pytest.mark.parametrize("kind", ["type", "data", "output", "outputs", "perm", "inputs", "external", "input type"])
+def test_damaged_networks_are_named(kind, tmp_path, rows):
+    model = perceptron()
+    _damage(model, kind)
+    (tmp_path / "broken.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(FileFormatError, match="broken.onnx: not an ONNX network, or a damaged one"):
+        quantize_network(tmp_path / "broken.onnx", rows, 2, method="nearest")
+    with pytest.raises(FileFormatError, match="the network: not an ONNX network, or a damaged one"):
+        quantize_network(model.SerializeToString(), rows, 2, method="nearest")
+
+
 def _with_operator(node, *constants):
     return model_of([node, helper.make_node("MatMul", ["h", "w"], ["y"], name="last")], list(constants), ["N", 12])
 

@@ -27,7 +27,7 @@ from annealfit.quantization.quantize import LayerInNetwork, QuantizedLayer, quan
 KIND_OF_FILE = "quantized weights"
 _FLOATS = ("<f4", "<f8", "<f2")  # types of weights
 
-_ROWS_PER_BATCH = 256
+_ROWS_PER_BATCH = 64
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -191,12 +191,11 @@ def _put(node: WeightedNode, network: OnnxGraph, found: QuantizedLayer) -> Netwo
 def _calibration_batches(given: Any, network: OnnxGraph) -> list[Feed]:
     """What the network is fed, in turn: of an array, an npy or npz file, or a mapping of inputs' names to these.
 
-    A network that reads a fixed number of rows at a time is not fed the rest that does not fill it.
+    Arrays have rows, as the network reads them. One with an axis more has a whole input for each run (the state of a
+    recurrent network, say), and then rows are run one by one. A single number is the same in all runs. A network that
+    reads a fixed number of rows at a time is not fed the rest that does not fill it.
     """
-    shapes = {
-        name: [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
-        for name, kind in network.inputs.items()
-    }
+    shapes = {name: _shape_of(kind) for name, kind in network.inputs.items()}
     arrays = _arrays(given, list(shapes))
     if set(arrays) != set(shapes):
         raise InvalidInputError(
@@ -204,15 +203,33 @@ def _calibration_batches(given: Any, network: OnnxGraph) -> list[Feed]:
         )
     for name, shape in shapes.items():
         _check(arrays[name], name, shape)
-    count, *others = sorted({len(array) for array in arrays.values()})
-    if others:
-        raise InvalidInputError(f"calibration has different numbers of rows: {[count, *others]}")
-    fixed = min((shape[0] for shape in shapes.values() if shape and shape[0]), default=None)
-    if fixed and count < fixed:
-        raise InvalidInputError(f"the network reads {fixed} rows at a time, and calibration has {count}")
-    step = fixed or _ROWS_PER_BATCH
-    firsts = range(0, count - count % step if fixed else count, step)
-    return [{name: array[first : first + step] for name, array in arrays.items()} for first in firsts]
+    axes = {name: array.ndim if (shape := shapes[name]) is None else len(shape) for name, array in arrays.items()}
+    same = {name: array for name, array in arrays.items() if array.ndim == 0}
+    whole = {name: array for name, array in arrays.items() if array.ndim > axes[name]}
+    rows = {name: array for name, array in arrays.items() if name not in whole | same}
+    fixed = min((shape[0] for name in rows if (shape := shapes[name]) and shape[0]), default=None)
+    step = fixed or (1 if whole else _ROWS_PER_BATCH)
+    counts = {name: len(array) // (fixed or 1) for name, array in rows.items()}
+    counts |= {name: len(array) for name, array in whole.items()}
+    if len(set(counts.values())) != 1:
+        raise InvalidInputError(
+            f"calibration has different numbers of rows: {sorted(counts.values())} ({', '.join(counts)}); an input "
+            "that is no rows, such as a state, is given as one whole input for each row"
+        )
+    if 0 in counts.values():
+        raise InvalidInputError(f"the network reads {fixed} rows at a time, and calibration has fewer")
+    count = min(counts.values()) * (fixed or 1)
+    return [
+        {name: array[first : first + step] for name, array in rows.items()}
+        | {name: array[first // step] for name, array in whole.items()}
+        | same
+        for first in range(0, count, step)
+    ]
+
+
+def _shape_of(kind: Any) -> list[int | None] | None:
+    """The lengths of an input's axes, None where any will do; None where the network does not say how many axes."""
+    return [dim.dim_value if dim.dim_value > 0 else None for dim in kind.shape.dim] if kind.HasField("shape") else None
 
 
 def _arrays(given: Any, inputs: list[str]) -> dict[str, NDArray[Any]]:
@@ -249,12 +266,12 @@ def _read(given: Any) -> Any:
         raise FileFormatError(f"{name} is not a file of plain NumPy arrays ({error})") from error
 
 
-def _check(array: NDArray[Any], name: str, shape: Sequence[int | None]) -> None:
-    """Refuse what an input of this shape, None where any length will do, cannot read."""
+def _check(array: NDArray[Any], name: str, shape: Sequence[int | None] | None) -> None:
+    """Refuse what an input of this shape cannot read."""
     if array.dtype.kind not in "biuf":
         raise InvalidInputError(f"calibration is an array of {array.dtype}; expected numbers")
-    sizes = list(zip(shape, array.shape, strict=False))[1:]
-    if shape and (len(shape) != array.ndim or any(size not in (None, found) for size, found in sizes)):
+    is_rows = shape is None or (array.ndim == len(shape) and _fits(array.shape[1:], shape[1:]))
+    if shape is not None and not is_rows and not _fits(array.shape[1:], shape):
         wanted = f"({', '.join('N' if size is None or k == 0 else str(size) for k, size in enumerate(shape))})"
         hint = "one row for each image, as the network reads it"
         fixed = [size for size in shape[1:] if size is not None]
@@ -263,10 +280,15 @@ def _check(array: NDArray[Any], name: str, shape: Sequence[int | None]) -> None:
         raise InvalidInputError(
             f"calibration has shape {array.shape}; the network's input {name!r} is {wanted}: {hint}"
         )
-    if len(array) == 0:
+    if array.size == 0:
         raise InvalidInputError("calibration has no rows; some hundred are needed, better a thousand or more")
-    if array.dtype.kind == "f" and not all(np.isfinite(array[k : k + 1024]).all() for k in range(0, len(array), 1024)):
+    parts = [array[first : first + 1024] for first in range(0, len(array), 1024)] if array.ndim else [array]
+    if array.dtype.kind == "f" and not all(np.isfinite(part).all() for part in parts):
         raise InvalidInputError("calibration holds NaN or infinity")
+
+
+def _fits(found: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    return len(found) == len(wanted) and all(size in (None, own) for own, size in zip(found, wanted, strict=True))
 
 
 def _compared(original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed]) -> tuple[float, float | None]:

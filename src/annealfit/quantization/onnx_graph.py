@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from annealfit._support.errors import InvalidInputError
 from annealfit.data.features.onnx_files import (
+    as_type,
     damage_named,
     first_line,
     name_of,
@@ -20,7 +21,7 @@ from annealfit.data.features.onnx_files import (
     prune,
     read_network,
 )
-from annealfit.quantization.moments import Padding, Window
+from annealfit.quantization.moments import NUMBERS_PER_CHUNK, Padding, Window
 
 # Constants of these scale, shift or choose values one by one; they are not weights of a layer, and stay.
 _ELEMENTWISE = frozenset(
@@ -83,7 +84,7 @@ class OnnxGraph:
                 session = open_session(part)
 
         def run(feed: Feed) -> list[NDArray[Any]]:
-            found = {name: np.ascontiguousarray(values, types[name]) for name, values in feed.items()}
+            found = {name: as_type(values, types[name], name) for name, values in feed.items()}
             if computed:
                 with self._explained():
                     read = {value.name: found[value.name] for value in session.get_inputs()}
@@ -168,7 +169,9 @@ class WeightedNode:
     def rows(self, values: NDArray[Any]) -> Iterator[list[NDArray[Any]]]:
         """The node's inputs in a batch, some rows (n, n_inputs) at a time: a list of groups."""
         if self.window is None:
-            yield [values.reshape(-1, values.shape[-1])]
+            rows = values.reshape(-1, values.shape[-1])
+            step = max(1, NUMBERS_PER_CHUNK // rows.shape[1])
+            yield from ([rows[first : first + step]] for first in range(0, len(rows), step))
             return
         for patches in self.window.patches(values):
             yield np.split(patches, self.n_groups, axis=1)

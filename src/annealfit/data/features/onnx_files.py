@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from annealfit._support.errors import FileFormatError, InvalidInputError, require
 from annealfit._support.files import check_regular
 from annealfit._support.threads import processors
@@ -22,13 +25,14 @@ def read_network(source: Any) -> Any:
     onnx, name = onnx_module(), name_of(source)
     if not isinstance(source, onnx.ModelProto | bytes | str | os.PathLike):
         raise InvalidInputError(f"{source!r} is no network: pass the path of an ONNX file, or an ONNX model")
-    model = source
+    is_path, model = isinstance(source, str | os.PathLike), source
+    if is_path:
+        check_regular(source)
     with damage_named(name):
-        if isinstance(source, bytes):
-            model = onnx.load_model_from_string(source)
-        elif not isinstance(source, onnx.ModelProto):
-            check_regular(source)
+        if is_path:
             model = onnx.load(name)
+        elif isinstance(source, bytes):
+            model = onnx.load_model_from_string(source)
         _check(model)
     return model
 
@@ -43,7 +47,7 @@ def damage_named(name: str) -> Iterator[None]:
     """Turn the errors of reading a network into one that names its file."""
     try:
         yield
-    except (FileNotFoundError, PermissionError, FileFormatError, InvalidInputError):
+    except (PermissionError, FileFormatError, InvalidInputError):
         raise
     except Exception as error:  # protobuf's, onnx's and NumPy's have nothing in common
         reason = first_line(error) or type(error).__name__
@@ -108,3 +112,13 @@ def open_session(model: bytes) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = processors(), 3
     return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def as_type(values: NDArray[Any], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    """Values in the type of a network's input; whole numbers are never rounded or wrapped silently."""
+    with np.errstate(invalid="ignore"):
+        found = np.asarray(values, dtype, order="C")
+    if dtype.kind in "biu" and values.dtype != dtype and not np.array_equal(found, values):
+        wrong = np.asarray(values)[found != values].flat[0]
+        raise InvalidInputError(f"the network's input {name!r} is {dtype}, and is given {wrong}; give whole numbers")
+    return found

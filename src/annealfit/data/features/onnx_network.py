@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, Self
@@ -19,15 +19,15 @@ from annealfit._support.errors import FileFormatError, InvalidInputError, check_
 from annealfit._support.files import StrPath
 from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit.data.convolution import with_channels
-from annealfit.data.features.onnx_files import open_session, prune, read_network
+from annealfit.data.features.onnx_files import as_type, open_session, prune, read_network
 from annealfit.data.features.scaling import map_dask_rows
 from annealfit.data.rows import is_dask, is_out_of_core
 
 _TYPES = {
     "tensor(float)": "float32",
     "tensor(double)": "float64",
-    "tensor(float16)": "float16",
-    "tensor(uint8)": "uint8",
+    **{f"tensor({name})": name for name in ("float16", "bool", "int8", "int16", "int32", "int64")},
+    **{f"tensor({name})": name for name in ("uint8", "uint16", "uint32", "uint64")},
 }
 
 
@@ -50,6 +50,9 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         Whether the network takes images as (channels, H, W), as PyTorch's do; X has the channels last in any case.
     mean, std : number, or one per channel
         The network is given `(x − mean) / std`.
+    inputs : mapping or None
+        Values of the network's other inputs by name, where it has several: `{"mask": 1}`. They are the same for all
+        rows and broadcast to the shapes that the network takes. A network with a state of one row needs `batch_size=1`.
 
     Attributes
     ----------
@@ -73,6 +76,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         channels_first: bool = True,
         mean: float | Sequence[float] = 0.0,
         std: float | Sequence[float] = 1.0,
+        inputs: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = path
         self.output = output
@@ -81,6 +85,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         self.channels_first = channels_first
         self.mean = mean
         self.std = std
+        self.inputs = inputs
 
     @staticmethod
     def outputs(path: StrPath) -> list[str]:
@@ -93,7 +98,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         if not np.all(np.asarray(self.std, dtype=float) > 0):
             raise InvalidInputError(f"std is {self.std!r}; it must hold numbers above 0")
         model = read_network(self.path)
-        _reduce(model, self.output, self.path)
+        _reduce(model, self.output, self.path, self.inputs or {})
         self.output_ = model.graph.output[0].name
         self.model_ = model.SerializeToString()
         self.__dict__.pop("_open_session", None)
@@ -129,6 +134,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         settings = {name: value for name, value in self.get_params().items() if name != "path"}
         plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in settings.items()}
+        plain["inputs"] = {name: np.asarray(value).tolist() for name, value in (self.inputs or {}).items()} or None
         manifest = {
             "kind": "onnx",
             "settings": plain,
@@ -144,7 +150,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         """Return the transformer that `to_tensors` stored."""
         stored, document = TensorFields.of(tensors), Field.of(manifest)
         given = document["settings"]
-        shape, output = given.get("image_shape"), given.get("output")
+        shape, output, inputs = given.get("image_shape"), given.get("output"), given.get("inputs")
         sizes = None if shape is None else [size.whole(minimum=1, maximum=2**20) for size in shape.items(3)]
         with settings_of(given):
             features = cls(
@@ -155,6 +161,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
                 channels_first=given["channels_first"].flag(),
                 mean=_numbers(given["mean"]),
                 std=_numbers(given["std"]),
+                inputs=None if inputs is None else {name: _array(value) for name, value in inputs.entries().items()},
             )
         features.model_ = stored.whole("model", (None,), maximum=255).astype(np.uint8).tobytes()
         features.output_ = document["output"].text()
@@ -185,7 +192,8 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
 
     def _run(self, batch: NDArray[Any]) -> NDArray[Any]:
         """Compute the features of some rows; for a network with a fixed batch size the last row is repeated."""
-        entry = self._session.get_inputs()[0]
+        others = self.inputs or {}
+        (entry,) = (one for one in self._session.get_inputs() if one.name not in others)
         inputs = self._inputs(batch, entry)
         fixed = entry.shape[0] if entry.shape and isinstance(entry.shape[0], int) else None
         step = fixed or len(inputs)
@@ -194,7 +202,9 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
             part = inputs[first : first + step]
             padded = part if len(part) == step else np.concatenate([part, np.repeat(part[-1:], step - len(part), 0)])
             try:
-                (made,) = self._session.run([self.output_], {entry.name: padded})
+                (made,) = self._session.run([self.output_], {entry.name: padded} | self._others(entry, padded))
+            except InvalidInputError:
+                raise
             except Exception as error:
                 raise InvalidInputError(
                     f"the network failed on input of shape {padded.shape} (its input {entry.name!r} is {entry.shape}): "
@@ -207,10 +217,26 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
             found.append(made.reshape(step, -1)[: len(part)])
         return np.concatenate(found)
 
+    def _others(self, entry: Any, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The other inputs for these rows; axes that have the same name as one of the rows' are as long."""
+        lengths = {name: size for name, size in zip(entry.shape, rows.shape, strict=False) if isinstance(name, str)}
+        found = {}
+        for one in self._session.get_inputs():
+            if one.name == entry.name:
+                continue
+            value = as_type(np.asarray(self.inputs[one.name]), np.dtype(_type_of(one)), one.name)  # type: ignore[index]
+            own = (1,) * (len(one.shape) - value.ndim) + value.shape
+            shape = [k if isinstance(k, int) else lengths.get(k, v) for k, v in zip(one.shape, own, strict=False)]
+            try:
+                found[one.name] = np.ascontiguousarray(np.broadcast_to(value, shape)).reshape(shape)
+            except ValueError as error:
+                raise InvalidInputError(
+                    f"inputs gives {one.name!r} the shape {value.shape}; the network takes {tuple(one.shape)}"
+                ) from error
+        return found
+
     def _inputs(self, batch: NDArray[Any], entry: Any) -> NDArray[Any]:
         """Return rows in the shape, scale and type that the network takes."""
-        if entry.type not in _TYPES:
-            raise InvalidInputError(f"the network takes {entry.type}; images are one of {', '.join(_TYPES)}")
         images = batch
         if self.image_shape is not None:
             if math.prod(batch.shape[1:]) != math.prod(self.image_shape_):
@@ -221,7 +247,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         images = _normalised(images, self.mean, self.std)
         if images.ndim == 4 and self.channels_first:
             images = images.transpose(0, 3, 1, 2)
-        ready = np.ascontiguousarray(images.astype(_TYPES[entry.type], copy=False))
+        ready = as_type(images, np.dtype(_type_of(entry)), entry.name)
         wanted = [size if isinstance(size, int) else None for size in entry.shape[1:]]
         pairs = zip(wanted, ready.shape[1:], strict=False)
         if len(wanted) != ready.ndim - 1 or any(size not in (None, own) for size, own in pairs):
@@ -246,6 +272,21 @@ def _normalised(images: NDArray[Any], mean: Any, std: Any) -> NDArray[Any]:
     return (images.astype(np.float32, copy=False) - centre) / spread
 
 
+def _type_of(entry: Any) -> str:
+    if entry.type not in _TYPES:
+        raise InvalidInputError(
+            f"the network's input {entry.name!r} is a {entry.type}; expected one of {', '.join(_TYPES)}"
+        )
+    return _TYPES[entry.type]
+
+
+def _array(stored: Field) -> NDArray[Any]:
+    try:
+        return np.asarray(stored.value, dtype=float)
+    except (TypeError, ValueError):
+        stored.refuse("numbers")
+
+
 def _numbers(stored: Field) -> float | list[float]:
     return [one.number() for one in stored.items()] if isinstance(stored.value, list) else stored.number()
 
@@ -261,7 +302,7 @@ def _output_names(model: Any) -> list[str]:
     return [name for node in model.graph.node for name in node.output if name]
 
 
-def _reduce(model: Any, name: str | None, path: StrPath) -> None:
+def _reduce(model: Any, name: str | None, path: StrPath, inputs: Mapping[str, Any]) -> None:
     """Reduce a network, in place, to one output and the operations that it needs; None is the network's first."""
     graph, names = model.graph, _output_names(model)
     wanted = graph.output[0].name if name is None else name
@@ -279,8 +320,11 @@ def _reduce(model: Any, name: str | None, path: StrPath) -> None:
         if graph.input[place].name not in needed:
             del graph.input[place]
     weights = {tensor.name for tensor in graph.initializer}  # may be listed among the inputs
-    inputs = [value.name for value in graph.input if value.name not in weights]
-    if len(inputs) != 1:
+    found = [value.name for value in graph.input if value.name not in weights]
+    if unknown := sorted(set(inputs).difference(found)):
+        raise InvalidInputError(f"inputs names {unknown}; {name or 'the output'} of {path} needs {found}")
+    if len(found) != len(inputs) + 1:
         raise InvalidInputError(
-            f"{path} has {len(inputs)} inputs ({', '.join(inputs) or 'none'}); features come from one, the images"
+            f"{path} has {len(found)} inputs ({', '.join(found) or 'none'}); X is one of them, and "
+            "inputs={name: value} gives the others"
         )
