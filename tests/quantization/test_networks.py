@@ -334,12 +334,11 @@ def recurrent_step():
     """Tokens (N, 5) and a mask of the same shape, a state (2, 1, 4) and a number: integers, several inputs."""
     generator = np.random.default_rng(0)
     kinds = {
-        "tokens": TensorProto.INT32,
-        "mask": TensorProto.INT64,
-        "state": TensorProto.FLOAT,
-        "rate": TensorProto.INT64,
+        "tokens": (TensorProto.INT32, ["N", 5]),
+        "mask": (TensorProto.INT64, ["N", 5]),
+        "state": (TensorProto.FLOAT, [2, 1, 4]),
+        "rate": (TensorProto.INT64, []),
     }
-    shapes = {"tokens": ["N", 5], "mask": ["N", 5], "state": [2, 1, 4], "rate": []}
     nodes = [
         helper.make_node("Gather", ["table", "tokens"], ["embedded"], name="embed"),
         helper.make_node("Cast", ["mask"], ["m"], to=TensorProto.FLOAT),
