@@ -163,10 +163,12 @@ class Descent:
         return descend_from(problem, start or problem.nearest(problem.first_scales))
 
 
-def descend_from(problem: LayerProblem, start: Rounding, num_threads: int | None = None) -> Rounding:
+def descend_from(
+    problem: LayerProblem, start: Rounding, num_threads: int | None = None, rounds: int = _MOST_ROUNDS
+) -> Rounding:
     """Levels and scales in turn, until neither can be improved by itself."""
     found = start
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(rounds):
         chains = chains_from(problem, found, num_threads=num_threads)
         chains.polish(with_chains=False)
         changed = not np.array_equal(chains.levels, found.numbers)
@@ -230,44 +232,56 @@ class Annealed:
     def improve(self, problem: LayerProblem, start: Rounding | None, seed: int) -> Rounding:
         """The best read of each output, polished and its scales fitted; it may be worse than the start."""
         start = start or descend_from(problem, problem.nearest(problem.first_scales), self.num_threads)
-        sweeps, reads = self._effort(problem)
+        sweeps, reads = self.effort(problem)
         lanes = np.repeat(np.arange(problem.n_outputs), reads)
         many, state = problem.take(lanes), Rounding(start.numbers[lanes], start.scales[lanes])
         if reads > 1 and not problem.are_scales_fixed:  # all reads but the first start with scales of their own
             multiples = np.tile(np.append(1.0, _SPREAD ** np.linspace(-1.0, 1.0, reads - 1)), problem.n_outputs)
             state = state.take(multiples != 1.0, many.nearest(multiples[:, None] * state.scales))
         seeds = child_seeds(seed, np.arange(problem.n_outputs)[:, None], np.arange(reads)).ravel()
-        hot = _HOT * np.tile(np.geomspace(1.0, _WARMEST, reads), problem.n_outputs)
-        cold = np.full(len(hot), _COLD)
-        state = self._anneal(many, state, seeds, np.geomspace(hot, cold, sweeps))
+        state = self._anneal(many, state, seeds, self.rounds(sweeps, reads))
         best = many.errors(state).reshape(-1, reads).argmin(axis=1) + reads * np.arange(problem.n_outputs)
         return Rounding(state.numbers[best], state.scales[best])
 
-    def _effort(self, problem: LayerProblem) -> tuple[int, int]:
+    def effort(self, problem: LayerProblem) -> tuple[int, int]:
         """Sweeps and reads."""
         sweep = problem.n_outputs * float(problem.n_inputs) * (problem.n_inputs + _LOOK)
         sweeps = self.num_sweeps or int(np.clip(_WORK / sweep, _LEAST_SWEEPS, _MOST_SWEEPS))
         return sweeps, self.num_reads or int(np.clip(_WORK_OF_READS / (sweep * sweeps), 1, _MOST_READS))
 
+    def rounds(self, sweeps: int, reads: int) -> list[tuple[Array, float]]:
+        """Temperatures (sweeps of a round, reads) in units of the start's error per weight, and the round's damping."""
+        hot = _HOT * np.geomspace(1.0, _WARMEST, reads)
+        parts = np.array_split(np.geomspace(hot, np.full(reads, _COLD), sweeps), min(_ROUNDS, sweeps))
+        return list(zip(parts, np.geomspace(*_DAMPINGS, len(parts)), strict=True))
+
     def _anneal(
-        self, problem: LayerProblem, state: Rounding, seeds: NDArray[np.uint64], temperatures: Array
+        self, problem: LayerProblem, state: Rounding, seeds: NDArray[np.uint64], rounds: list[tuple[Array, float]]
     ) -> Rounding:
-        """Anneal all chains in rounds, at temperatures (sweeps, P) in units of the start's error per weight."""
-        rounds = np.array_split(temperatures, min(_ROUNDS, len(temperatures)))
-        units = problem.damped(_DAMPINGS[0]).errors(state) / problem.n_inputs
-        units = np.maximum(units, 1e-12 * problem.powers)  # an error of 0 has no temperature
-        units = np.where(units > 0, units, 1.0)  # nor has an output that is always 0, at which nothing changes
-        partners = soft_partners(problem.damped(_DAMPINGS[1]).metric, _PARTNERS)
-        for turn, (part, share) in enumerate(zip(rounds, np.geomspace(*_DAMPINGS, len(rounds)), strict=True)):
+        """Anneal all chains in rounds."""
+        units = temperature_units(problem.damped(rounds[0][1]), state)
+        partners = anneal_partners(problem)
+        for turn, (part, share) in enumerate(rounds):
             damped = problem.damped(share)
             chains = chains_from(damped, state, descend(seeds, [turn]), partners, self.num_threads)
-            chains.anneal(1 / (part * units))
+            chains.anneal(1 / (np.tile(part, len(units) // part.shape[1]) * units))
             state = damped.fitted(Rounding(chains.levels, state.scales))
         for _ in range(3):  # scales and levels, to the nearest minimum
             chains = chains_from(problem, state, None, partners, self.num_threads)
             chains.polish()
             state = problem.fitted(Rounding(chains.levels, state.scales))
         return descend_from(problem, state, self.num_threads)
+
+
+def temperature_units(problem: LayerProblem, start: Rounding) -> Array:
+    """The start's error per weight of each output, above 0."""
+    units = np.maximum(problem.errors(start) / problem.n_inputs, 1e-12 * problem.powers)  # no error: no temperature
+    return np.where(units > 0, units, 1.0)  # nor has an output that is always 0, at which nothing changes
+
+
+def anneal_partners(problem: LayerProblem) -> NDArray[np.intp]:
+    """The inputs that each weight's input is paired with."""
+    return soft_partners(problem.damped(_DAMPINGS[1]).metric, _PARTNERS)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from annealfit._support.errors import InvalidInputError, check_number
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit._support.threads import blas_threads
 from annealfit.problems.problem import Problems
+from annealfit.quantization.coupled import CoupledLayer
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import Layer, Rounding, to_problems
 from annealfit.quantization.methods import GPTQ, methods_of
@@ -75,6 +76,7 @@ def quantize_layer(
     bias: ArrayLike | None = None,
     reference: Any = None,
     damping: float = 0.0,
+    output_weights: ArrayLike | None = None,
     random_state: Any = 0,
 ) -> QuantizedLayer:
     """Round a layer's weights to a few levels each, so that its outputs change as little as possible.
@@ -112,7 +114,12 @@ def quantize_layer(
         already.
     damping : float
         Minimise the error of inputs that have noise besides, this share of their mean power. With few rows it keeps
-        what was never seen from being sacrificed; errors are told without it.
+        what was never seen from being sacrificed; errors are told without it. With output_weights their diagonal is
+        damped by the same share.
+    output_weights : (n_outputs, n_outputs) or None
+        What errors of the outputs cost, a symmetric positive semidefinite matrix `S`: then `tr(EᵀHES)` is minimised,
+        with `E = W − Q` and `H` the Gram matrix, and errors are shares of `tr(WᵀHWS)`. "nearest" and GPTQ round as
+        without it; every other method also solves output after output with it, from the best answer without it.
     random_state : int, RandomState or None
         Seed of every anneal.
 
@@ -141,23 +148,34 @@ def quantize_layer(
             f"method is {chain[-1].name!r}, which needs to know what the layer sees: pass inputs (n_samples, "
             "n_inputs) or gram; without data there is only method='nearest'"
         )
-    plain = layer.problem
-    problem, total = plain.damped(float(damping)), float(plain.powers.sum())
-    best: Rounding | None = None
+    plain, coupled = layer.problem, None if output_weights is None else CoupledLayer.of(layer, output_weights)
+    problem, total = plain.damped(float(damping)), float(plain.powers.sum()) if coupled is None else coupled.power
+    pulled = None if coupled is None else coupled.damped(float(damping))
+    best: Rounding | None = None  # output by output
+    kept: Rounding | None = None  # with all outputs weighted
     errors: dict[str, float] = {}
     seconds: dict[str, float] = {}
 
     def share(error: float) -> float:
         return error / total if total > 0 else 0.0
 
+    def whole_error(rounding: Rounding) -> float:
+        return float(plain.errors(rounding).sum()) if coupled is None else coupled.error(rounding)
+
     with blas_threads(float(plain.n_outputs) * plain.n_inputs**2):
         for number, own in enumerate(chain):
             began = time.perf_counter()
             found = own.improve(problem, best, child_seed(seed, number))
-            seconds[own.name] = time.perf_counter() - began
-            errors[own.name] = share(float(plain.errors(found).sum()))
             best = found if best is None else problem.better(best, found)
+            if pulled is not None:
+                kept = best if kept is None else pulled.better(kept, best)
+                if not getattr(own, "starts_from_nothing", False):
+                    found = kept = pulled.improve(own, kept, child_seed(seed, number, 1))
+            seconds[own.name] = time.perf_counter() - began
+            errors[own.name] = share(whole_error(found))
     assert best is not None  # there is at least one method
+    if coupled is not None and kept is not None:
+        best = replace(kept.take(coupled.weights.diagonal() <= 0, best), bounds=None)
     own_errors, bound, proven = plain.errors(best), None, None
     if best.bounds is not None:
         proven = best.bounds >= problem.errors(best) - 1e-9 * problem.powers
@@ -170,7 +188,7 @@ def quantize_layer(
         levels=np.ascontiguousarray(numbers.T).astype(np.int16),
         scales=fitted.T.copy() if group_size else fitted[:, 0].copy(),
         bias=corrected,
-        error=share(float(own_errors.sum())),
+        error=share(whole_error(best)),
         power=total,
         errors=errors,
         seconds=seconds,
