@@ -240,6 +240,14 @@ def test_a_training_that_did_not_converge_warns(blobs):
         AnnealedClassifier(max_iter=2).fit(X * 100, y)
 
 
+def test_a_training_that_stalls_warns():
+    generator = np.random.default_rng(0)
+    X, y = 1e-12 * generator.normal(size=(400, 5)), generator.uniform(size=400) < 0.05
+    with pytest.warns(ConvergenceWarning, match="ended by plateau"):
+        clf = AnnealedClassifier(random_state=0).fit(X, y)
+    assert clf.optimality_gap_ > 0.1
+
+
 def test_labels_of_dates_are_refused_when_saving(tmp_path, blobs):
     clf = AnnealedClassifier(max_iter=1).fit(*blobs)
     clf.classes_ = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")

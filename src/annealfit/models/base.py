@@ -11,6 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numba  # noqa: F401  (loaded with the estimators, so that the first fit need not wait for it)
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone

@@ -70,9 +70,9 @@ def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: floa
     """Warn if the training did not converge, was cut short, or lacked answers of the sampler."""
     gap, reason, done = estimator.optimality_gap_, result.stop_reason, result.state.iteration
     tol = estimator.tol
-    if reason == "max_iter" and 0 < tol * loss < gap < np.inf:
+    if reason in ("max_iter", "plateau", "time_limit") and 0 < tol * loss < gap < np.inf:
         warnings.warn(
-            f"after {done} iterations the loss {loss:.6g} is only certified to be within "
+            f"after {done} iterations (ended by {reason}) the loss {loss:.6g} is only certified to be within "
             f"{gap:.2g} of the optimum (tol asks for {tol * loss:.2g}); standardise the "
             "features (StandardScaler), raise max_iter, or raise tol",
             ConvergenceWarning,
