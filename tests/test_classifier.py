@@ -240,12 +240,26 @@ def test_a_training_that_did_not_converge_warns(blobs):
         AnnealedClassifier(max_iter=2).fit(X * 100, y)
 
 
-def test_a_training_that_stalls_warns():
+def rare_class(scale):
     generator = np.random.default_rng(0)
-    X, y = 1e-12 * generator.normal(size=(400, 5)), generator.uniform(size=400) < 0.05
+    return scale * generator.normal(size=(400, 5)), generator.uniform(size=400) < 0.05
+
+
+def test_a_training_that_stalls_warns():
     with pytest.warns(ConvergenceWarning, match="ended by plateau"):
-        clf = AnnealedClassifier(random_state=0).fit(X, y)
+        clf = AnnealedClassifier(random_state=0).fit(*rare_class(1e12))
     assert clf.optimality_gap_ > 0.1
+
+
+@pytest.mark.parametrize(
+    ("scale", "regularization"), [(1e-12, 1e-3), (1e-6, 1e-3), (1e6, 1e-3), (1.0, 1e3), (1.0, 1e14)]
+)
+def test_the_bias_is_fitted_whatever_the_units_and_the_penalty(scale, regularization):
+    X, y = rare_class(scale)
+    clf = AnnealedClassifier(regularization=regularization, random_state=0).fit(X, y)
+    assert clf.stop_reason_ == "tolerance"
+    # At the optimum the mean probability is the share of the class, because the bias is not regularised.
+    assert clf.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-3)
 
 
 def test_labels_of_dates_are_refused_when_saving(tmp_path, blobs):

@@ -7,6 +7,7 @@ do, and so does the difficulty of the problem.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol
 
@@ -134,7 +135,8 @@ class CentredCoordinates(Coordinates):
 
     All parameters of an output share one range. In units of the spread σ of the features the curvature of the bias is
     that of one weight; in units of σ√d the bias moves the outputs as far as all weights together. The unit β = σd^¼ is
-    between the two, and by measurement better than either.
+    between the two, and by measurement better than either. Where the penalty λ outweighs the rows, whose curvature is
+    σ²/4 at most, 2√λ takes the place of σ.
     """
 
     def __init__(self, means: ArrayLike | None = None, bias_unit: float | None = None) -> None:
@@ -150,7 +152,8 @@ class CentredCoordinates(Coordinates):
             return self
         means, unit = objective.feature_means, self.bias_unit
         if unit is None:
-            unit = getattr(objective, "feature_spread", 1.0) * len(means) ** 0.25
+            spread, penalty = getattr(objective, "feature_spread", 1.0), getattr(objective, "regularization", 0.0)
+            unit = max(spread, 2 * math.sqrt(penalty)) * len(means) ** 0.25
         return CentredCoordinates(means, unit)
 
     @property

@@ -52,7 +52,7 @@ GROWTH, SHRINKAGE = 1.3, 0.5
 FIRST_RANGE = 0.1
 FIRST_MULTIPLES = {1: 0.3, 2: 1.2, 3: 2.05, 4: 2.5, 5: 2.9}  # by bits; from 3 on those of a uniform quantiser
 CLIMB, MULTIPLES = 1.1, (0.02, 4.0)
-SMALLEST, LARGEST = 1e-12, 1e6  # keep arithmetic finite; training does not reach them
+SMALLEST, LARGEST = 1e-100, 1e100  # keep arithmetic finite; training does not reach them
 
 
 class RangePolicy:
