@@ -62,6 +62,26 @@ def test_a_table_of_any_kind_gives_the_same_model_which_takes_rows(train, argume
     assert found["loss"] == pytest.approx(optimum, rel=1e-4)  # which eight iterations reach, in single precision too
 
 
+def test_baselines_of_a_table(train):
+    train("rows.npy", "--labels", "labels.npy", "--baselines")
+    figures = json.loads(Path("run/metrics.json").read_text())
+    assert figures["Logistic optimum"]["loss"] <= figures["QUBO 3-bit"]["loss"] * 1.001
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "arguments", [("rows.npy", "--labels", "labels.npy"), ("rows.npz",), ("rows.parquet", "--labels", "animal")]
+)
+def test_a_row_that_is_not_finite_is_named_by_its_place_in_the_file(train, arguments, wrong):
+    rows = ROWS.copy()
+    rows[577, 3] = wrong  # 577 is tested on
+    np.save("rows.npy", rows)
+    np.savez("rows.npz", X=rows, y=NAMES[LABELS])
+    pandas.DataFrame(rows, columns=list("abcde")).assign(animal=NAMES[LABELS]).to_parquet("rows.parquet")
+    with pytest.raises(AnnealfitError, match="in row 577 .from 0., column 3"):
+        train(*arguments)
+
+
 def test_scaling_moves_into_the_weights(train):
     found = train("rows.npy", "--labels", "labels.npy", "--standardize", "features")
     model = AnnealedClassifier.load("run/model.safetensors")

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.threads import blas_threads, in_order
+from annealfit.data.rows import is_out_of_core
 from annealfit.training.objectives import ConvNet, LinearHead
 from annealfit.training.objectives.conv_net import HEAD, layer_name
 from annealfit.training.state import HistoryRow
@@ -65,15 +66,15 @@ def train_sgd(
     return BaselineResult(point.weights, history, time.perf_counter() - started)
 
 
-def solve_logistic(X: ArrayLike, y: ArrayLike, regularization: float) -> BaselineResult:
-    """The optimum of the same regularised loss, by scikit-learn's `LogisticRegression(C = 1/(λN))`."""
+def solve_logistic(X: Any, y: ArrayLike, regularization: float) -> BaselineResult:
+    """The optimum of the same loss, by scikit-learn's `LogisticRegression(C = 1/(λN))`; a table is read whole."""
     if regularization <= 0:
         raise InvalidInputError("logistic regression at λ = 0 may have no finite optimum; use regularization above 0")
     started = time.perf_counter()
     # tol far below the default: this row is the yardstick of "how far from done".
     model = LogisticRegression(C=1 / (regularization * np.shape(X)[0]), tol=1e-8, max_iter=10_000)
     with blas_threads(float(np.prod(np.shape(X)))):
-        model.fit(X, y)
+        model.fit(X[:] if is_out_of_core(X) else X, y)
     weights = np.vstack([model.coef_.T, model.intercept_])
     return BaselineResult(weights, [], time.perf_counter() - started)
 

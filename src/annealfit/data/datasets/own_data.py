@@ -23,6 +23,7 @@ from annealfit._support.files import read_array_header, read_arrays
 from annealfit.data.datasets.formats import CorruptFileError, MissingDataError
 from annealfit.data.datasets.images import Part, Parts
 from annealfit.data.rows import NpyTable
+from annealfit.data.rows.rows import chunk_bounds
 from annealfit.data.rows.tables import check_table
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -186,8 +187,20 @@ def read_table(
         parts = [_read_parquet(path, labels, folder)]
     for part in parts:
         check_table(part.X, str(path))
+        _check_finite(path, part)
     class_names, encoded = _encode_labels(path, parts)
     return class_names, [(part.X, own) for part, own in zip(parts, encoded, strict=True)]
+
+
+def _check_finite(path: Path, part: Labelled) -> None:
+    for first, last in chunk_bounds(part.X, 1):
+        wrong = np.argwhere(~np.isfinite(part.X[first:last]))
+        if len(wrong):
+            row, column = wrong[0] + [first, 0]
+            raise InvalidInputError(
+                f"{path}: {part.name} has NaN, infinity or a missing value in row {row} (from 0), column {column}; "
+                "fill or leave out such rows"
+            )
 
 
 def _mapped(path: Path) -> NpyTable:
