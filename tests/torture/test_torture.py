@@ -5,6 +5,7 @@ import io
 import os
 import threading
 import tracemalloc
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -238,6 +239,15 @@ def test_a_member_that_is_more_than_it_states_is_not_unpacked_whole(tmp_path):
     (tmp_path / "states.npz").write_bytes(_stating(content, (b"PK\x01\x02", 24), 5000))
     with room_for(2**24), pytest.raises(FileFormatError):
         read_arrays(tmp_path / "states.npz")
+
+
+def test_elements_without_bytes_make_no_room(tmp_path):
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|S0", "fortran_order": False, "shape": (10**12,)})
+    with zipfile.ZipFile(tmp_path / "empty.npz", "w") as archive:
+        archive.writestr("X.npy", header.getvalue())
+    with room_for(2**24), pytest.raises(FileFormatError, match="have no bytes"):
+        read_arrays(tmp_path / "empty.npz")
 
 
 def test_an_image_of_too_many_pixels_is_refused_before_room_is_made_for_them(tmp_path):
