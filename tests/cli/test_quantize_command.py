@@ -77,6 +77,25 @@ def test_nothing_is_written_unless_asked(folder):
     assert sorted(folder.iterdir()) == before
 
 
+def test_what_stays_float_is_named_first_and_last(folder):
+    result = quantize(folder, "--keep", "second", "--method", "nearest")
+    assert result.output.count("Stays float: second (Gemm, kept)") == 2
+    assert result.output.startswith("Stays float")
+
+
+def test_a_network_that_fails_leaves_no_file(folder):
+    model = perceptron()
+    model.graph.node[2].op_type = "NoSuchOperator"
+    onnx.save(model, folder / "model.onnx")
+    before = sorted(folder.iterdir())
+    result = quantize(folder, "-o", str(folder / "small.onnx"))
+    assert "NoSuchOperator" in str(result.exception)
+    onnx.save(perceptron(sizes=(11, 16, 5)), folder / "model.onnx")
+    result = quantize(folder, "-o", str(folder / "small.onnx"))
+    assert "calibration has shape (200, 12)" in str(result.exception)
+    assert sorted(folder.iterdir()) == before
+
+
 def test_help_names_every_method():
     text = " ".join(re.sub(r"[│\n]", " ", runner.invoke(app, ["quantize", "--help"]).output).split())
     for word in ROUNDING_METHODS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,6 +76,7 @@ def quantize(
       annealfit quantize model.onnx --bits 1 --calibration X.npy --sampler levels
     """
     from annealfit.quantization.network import quantize_network
+    from annealfit.quantization.onnx_graph import OnnxGraph, find_layers
     from annealfit.studies.report.drawing import check_picture
     from annealfit.studies.report.figures import save_layer_errors
 
@@ -85,6 +86,8 @@ def quantize(
         raise InvalidInputError(f"{output} is the network itself; write to another file")
     if plot is not None:
         check_picture(plot)
+    if not as_json:
+        _say_floats(find_layers(OnnxGraph(model), keep or ())[1])
     columns = MofNCompleteColumn(), TimeElapsedColumn()
     with (
         _method(method, sampler, blocks, seed) as chosen,  # a sampler may have a connection to close
@@ -148,12 +151,16 @@ def _print(found: QuantizedNetwork, written: Sequence[Path]) -> None:
     say(f"Network: error of the outputs {found.output_error:.3g}{agreement}.")
     ratio = found.bytes_before / max(found.bytes_after, 1)
     say(f"File: {found.bytes_before:,} bytes before, {found.bytes_after:,} packed: {ratio:.1f} times smaller.")
-    for name, reason in found.floats.items():
-        say(f"Stays float: {name} ({reason})")
+    _say_floats(found.floats)
     for path in written:
         say(f"Written: {path}")
     if not written:
         say("Add -o FILE.onnx to write the network, --plot FILE.png for a figure.")
+
+
+def _say_floats(floats: Mapping[str, str]) -> None:
+    for name, reason in floats.items():
+        say(f"Stays float: {plain(name)} ({plain(reason)})")
 
 
 def _describe(found: QuantizedNetwork, written: Sequence[Path]) -> dict[str, Any]:
