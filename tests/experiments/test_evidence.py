@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from annealfit._support.errors import FileFormatError
+from annealfit.cli.program import app
 from annealfit.studies import evidence
 from annealfit.studies.evidence import PER_SEED, Reading
 from annealfit.studies.report.page import render
@@ -48,6 +50,14 @@ def test_what_is_stored_is_not_collected_again(collected, monkeypatch):
     monkeypatch.setattr(evidence, "recalls", None)
     assert evidence.collect(folder, 1) == found == json.loads((folder / evidence.FILE).read_text())
     assert (folder / evidence.FIGURE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_prints_what_is_stored(collected):
+    folder, _ = collected
+    result = CliRunner().invoke(app, ["reproduce", "evidence", "--out", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert "Evidence for the published images" in result.output
+    assert "of 2 random banks of the same distribution" in " ".join(result.output.split())
 
 
 def test_images_can_be_transposed():

@@ -8,6 +8,7 @@ and its recalls are compared with those of the row. Random filter banks say how 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from annealfit._support.errors import FileFormatError
 from annealfit._support.files import write_json
 from annealfit._support.threads import blas_threads
-from annealfit.data.datasets import Dataset, is_available, load_dataset
+from annealfit.data.datasets import Dataset, DataWarning, is_available, load_dataset
 from annealfit.data.features import RandomConvFeatures
 from annealfit.studies import training_run
 from annealfit.studies.execute import REGULARIZATION
@@ -76,7 +77,10 @@ def readings() -> list[Reading]:
 @lru_cache(maxsize=2)
 def _images(reading: Reading, seed: int) -> Dataset:
     stated: dict[str, Any] = {"resize": reading.resize, "color": reading.row == "cifar10" and reading.resize == "zoom"}
-    data = load_dataset(reading.row, seed=seed, images=reading.images, **(stated if reading.images == "stated" else {}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # the command line says it once
+        options = stated if reading.images == "stated" else {}
+        data = load_dataset(reading.row, seed=seed, images=reading.images, **options)
     parts = (part.mean(axis=3) if part.ndim == 4 else part for part in (data.X_train, data.X_test))  # grey by the mean
     X_train, X_test = (part.swapaxes(1, 2) if reading.transposed else part for part in parts)
     return replace(data, X_train=X_train, X_test=X_test)
