@@ -17,6 +17,7 @@ from annealfit._support.errors import FileFormatError, InvalidInputError
 from annealfit.data.datasets import ImagePreparation
 from annealfit.data.features import OnnxFeatures
 from annealfit.models.image_classifier import ImageClassifier
+from annealfit.quantization import quantize_network
 
 GENERATOR = np.random.default_rng(0)
 IMAGES = GENERATOR.random((60, 8, 8, 3))
@@ -165,6 +166,24 @@ def test_integers_and_other_inputs(tmp_path):
     np.testing.assert_array_equal(masked.transform(tokens), tokens)
     with pytest.raises(InvalidInputError, match="'tokens' is int32, and is given 0.5"):
         masked.transform(tokens + 0.5)
+
+
+def test_a_network_with_packed_weights(network, tmp_path):
+    found = quantize_network(network, IMAGES.transpose(0, 3, 1, 2), 4, method="nearest")
+    assert not found.floats
+    features = [OnnxFeatures(path).fit(IMAGES) for path in (found.save(tmp_path / "small.onnx"), network)]
+    packed, plain = (one.transform(IMAGES) for one in features)
+    assert 0 < ((packed - plain) ** 2).sum() / (plain**2).sum() < 0.05
+
+
+def test_stored_features_read_no_other_files(network):
+    tensors, manifest = OnnxFeatures(network).fit(IMAGES).to_tensors()
+    model = onnx.load_model_from_string(tensors["model"].tobytes())
+    model.graph.initializer[0].data_location = TensorProto.EXTERNAL
+    model.graph.initializer[0].external_data.add(key="location", value="weights.bin")
+    tensors["model"] = np.frombuffer(model.SerializeToString(), dtype=np.uint8)
+    with pytest.raises(FileFormatError, match="in another file"):
+        OnnxFeatures.from_tensors(tensors, manifest).transform(IMAGES)
 
 
 def test_mistakes_are_told(network, tmp_path):

@@ -43,6 +43,9 @@ def pack_network(model: Any, layers: Sequence[Any]) -> tuple[Any, dict[str, str]
     functions: dict[tuple[Any, ...], Any] = {}
     nodes, reasons = list[Any](), dict[str, str]()
     for layer in layers:
+        if not np.array_equal(onnx_module().numpy_helper.to_array(constants[layer.weight]), layer.weights):
+            reasons[layer.name] = "its weights were changed after they were rounded"
+            continue
         key = layer.grid, layer.is_transposed, layer.weights.dtype.str
         function = functions.get(key) or _function(f"unpack_{len(functions) + 1}", *key, opset)
         tensors, node = _packed(layer, function.name)

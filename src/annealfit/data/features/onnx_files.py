@@ -25,12 +25,12 @@ def read_network(source: Any) -> Any:
     onnx, name = onnx_module(), name_of(source)
     if not isinstance(source, onnx.ModelProto | bytes | str | os.PathLike):
         raise InvalidInputError(f"{source!r} is no network: pass the path of an ONNX file, or an ONNX model")
-    is_path, model = isinstance(source, str | os.PathLike), source
-    if is_path:
+    model = source
+    if isinstance(source, str | os.PathLike):
         check_regular(source)
     with damage_named(name):
-        if is_path:
-            model = onnx.load(name)
+        if isinstance(source, str | os.PathLike):
+            model = onnx.load(source)
         elif isinstance(source, bytes):
             model = onnx.load_model_from_string(source)
         _check(model)
@@ -69,9 +69,10 @@ def _check(model: Any) -> None:
     for node in model.graph.node:
         if not any(node.output):
             raise ValueError(f"the operator {node.op_type} {node.name!r} has no output")
-    for tensor in model.graph.initializer:
+    for tensor in _tensors(model.graph.node, model.graph.initializer, *(one.node for one in model.functions)):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:  # never looked for in the current folder
             raise ValueError(f"its constant {tensor.name!r} is in another file; name the network by its path")
+    for tensor in model.graph.initializer:
         try:
             onnx.numpy_helper.to_array(tensor)
         except Exception as error:
@@ -80,6 +81,18 @@ def _check(model: Any) -> None:
     for value in model.graph.input:
         if value.type.tensor_type.elem_type not in known[1:]:
             raise ValueError(f"its input {value.name!r} is no tensor of a known type")
+
+
+def _tensors(*parts: Any) -> Iterator[Any]:
+    """All constants among tensors, and in the attributes of nodes and of the graphs inside these."""
+    for part in (one for some in parts for one in some):
+        if not hasattr(part, "attribute"):
+            yield part
+            continue
+        for attribute in part.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _tensors(graph.node, graph.initializer)
 
 
 def prune(graph: Any, tensors: Sequence[str]) -> set[str]:

@@ -181,6 +181,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
     def _session(self) -> Any:
         """The session of onnxruntime, opened on first use: it can be neither copied nor pickled."""
         if "_open_session" not in self.__dict__:
+            read_network(self.model_)  # refuses one that would read other files
             try:
                 self._open_session = open_session(self.model_)
             except Exception as error:  # onnxruntime raises many kinds
