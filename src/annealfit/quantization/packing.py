@@ -40,14 +40,14 @@ def pack_network(model: Any, layers: Sequence[Any]) -> tuple[Any, dict[str, str]
     opset = next(one.version for one in small.opset_import if one.domain in ("", "ai.onnx"))
     constants = {tensor.name: tensor for tensor in small.graph.initializer}
     inputs = {value.name: value for value in small.graph.input}  # old files list constants among them
-    functions: dict[tuple[Any, ...], Any] = {}
+    functions, n_before = dict[tuple[Any, ...], Any](), len(small.functions)
     nodes, reasons = list[Any](), dict[str, str]()
     for layer in layers:
         if not np.array_equal(onnx_module().numpy_helper.to_array(constants[layer.weight]), layer.weights):
             reasons[layer.name] = "its weights were changed after they were rounded"
             continue
         key = layer.grid, layer.is_transposed, layer.weights.dtype.str
-        function = functions.get(key) or _function(f"unpack_{len(functions) + 1}", *key, opset)
+        function = functions.get(key) or _function(f"unpack_{n_before + len(functions) + 1}", *key, opset)
         tensors, node = _packed(layer, function.name)
         size = sum(part.ByteSize() for part in (*tensors, node))
         if size >= layer.weights.nbytes:
@@ -61,7 +61,8 @@ def pack_network(model: Any, layers: Sequence[Any]) -> tuple[Any, dict[str, str]
         small.graph.initializer.extend(tensors)
     if nodes:
         small.ir_version = max(small.ir_version, _LEAST_IR)
-        small.opset_import.append(onnx_module("onnx.helper").make_opsetid(_DOMAIN, 1))
+        if all(one.domain != _DOMAIN for one in small.opset_import):
+            small.opset_import.append(onnx_module("onnx.helper").make_opsetid(_DOMAIN, 1))
         small.functions.extend(functions.values())
         others = list(small.graph.node)
         small.graph.ClearField("node")
@@ -156,6 +157,8 @@ def unpack_network(model: Any) -> dict[str, tuple[NDArray[Any], NDArray[Any], ND
     to_array = onnx_module().numpy_helper.to_array
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     functions = {function.name: function.node for function in model.functions if function.domain == _DOMAIN}
+    if not functions:
+        raise InvalidInputError("the network has no packed weights; annealfit quantize -o writes them")
     found = {}
     for node in model.graph.node:
         if node.domain != _DOMAIN:
