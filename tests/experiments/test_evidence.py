@@ -20,7 +20,7 @@ def collected(tmp_path_factory):
         patch.setenv("ANNEALFIT_DATA", str(folder / "nothing"))  # so that scikit-learn's digits alone are there
         steps = []
         found = evidence.collect(folder, 1, lambda *step: steps.append(step), n_banks=2, seeds=(42, 43))
-    assert steps == [(done, 8) for done in range(1, 9)]  # two readings and two banks, for two seeds each
+    assert steps == [(done, 7) for done in range(1, 8)]  # two readings for two seeds, and three banks for one
     return folder, found
 
 
@@ -38,7 +38,7 @@ def test_the_published_bank_fits_digits(collected):
     _, found = collected
     published, drawn = found["readings"]
     assert published["correlation"] > 0.8
-    assert published["difference"] < min(bank["difference"] for bank in found["random_banks"])
+    assert found["banks"]["published"] < min(found["banks"]["random"])
     # One of the two seeds is that of the published bank.
     reading = Reading("mnist", "filters drawn for each seed", filters=PER_SEED)
     np.testing.assert_array_equal(evidence.recalls(reading, 42), evidence.recalls(Reading("mnist", "published"), 42))
@@ -57,7 +57,7 @@ def test_the_command_prints_what_is_stored(collected):
     result = CliRunner().invoke(app, ["reproduce", "evidence", "--out", str(folder)])
     assert result.exit_code == 0, result.output
     assert "Evidence for the published images" in result.output
-    assert "of 2 random banks of the same distribution" in " ".join(result.output.split())
+    assert "2 other filter banks of the same distribution" in " ".join(result.output.split())
 
 
 def test_images_can_be_transposed():
@@ -66,10 +66,9 @@ def test_images_can_be_transposed():
 
 
 def test_chance_is_counted_over_the_random_banks():
-    banks = [{"difference": difference, "correlation": 0.0} for difference in (2.0, 8.0, 11.0)]
-    words = evidence.background({"readings": [{"difference": 3.0}], "random_banks": banks})
-    assert "of 3 random banks of the same distribution on digits, 1 come as close" in words
-    assert "The closest is 2.0 points off, the median 8.0; the published one is 0.9 standard" in words
+    words = evidence.chance({"banks": {"rows": 5, "published": 3.0, "random": [2.0, 8.0, 11.0]}})
+    assert "on the published images of 5 rows and one seed, are 2.0 to 11.0 points from the paper's" in words
+    assert "8.0 in the median; the published bank is 3.0 points away. 1 of them come as close; it is 0.9 s" in words
 
 
 def test_the_report_shows_it(collected):

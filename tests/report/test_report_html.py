@@ -16,7 +16,7 @@ from annealfit._support import errors
 from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError
 from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import charts
-from annealfit.studies.report.claims import agreements, leading_groups, opening_sentences
+from annealfit.studies.report.claims import leading_groups, opening_sentences
 from annealfit.studies.report.page import PAPER_LINK, read_records, render, summarise_records, write_report
 from annealfit.studies.report.tables import groups
 
@@ -53,21 +53,6 @@ def test_summary_counts(records):
     assert (times["runs"], times["seconds"], times["paper_seconds"]) == (3, 7.0, 3 * 2449)
     assert summary["paper_total_seconds"] / 3600 == pytest.approx(28.5, abs=0.1)
     assert summary["images"] == ["published", "stated"]
-
-
-def test_agreement_counts_percentages_and_recalls(records):
-    found = {(own.study, own.images, own.name): own for own in agreements(records)}
-    matched = found["benchmark", "published", "matched"]
-    # 85 % everywhere; the paper has 84, 81.3, 81.6, 81.1 and 80.9 %, and κ and MCC of 79.2 and 79.3.
-    assert matched.differences == pytest.approx([1.0, 3.7, 3.4, 3.9, 4.1, 5.8, 5.7])
-    assert (matched.within(2.5), matched.within(5)) == (1, 5)
-    assert matched.deviations[1] == pytest.approx(3.7 / 1.4)
-    (pairs,) = matched.recalls
-    assert pairs[0] == (pytest.approx(85), 98)
-    assert len(found["digits", "published", "matched"].differences) == 4  # 5 and 20 bits: training and test
-    assert found["digits", "published", "matched"].deviations == []  # one run, no deviation
-    assert found["benchmark", "published", "literal"].within(5) == 0  # all 10 %
-    assert found["benchmark", "stated", "Classical (SGD)"].differences[1] == pytest.approx(70 - 78.2)
 
 
 def test_opening_says_the_claim_how_close_and_what_bits_do(records):

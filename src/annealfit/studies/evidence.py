@@ -31,13 +31,12 @@ from annealfit.studies.records import CLASSICAL
 from annealfit.studies.report import tables
 from annealfit.studies.report.drawing import save_figure
 from annealfit.studies.report.figures import draw_evidence
-from annealfit.studies.report.tables import Cell, Column, Table
+from annealfit.studies.report.tables import Cell, Column, Row, Table
 from annealfit.studies.training_run import Prepared
 
 FILE, FIGURE = "evidence.json", "evidence.png"
 N_BANKS = 100  # random banks in place of the published one
 PUBLISHED, PER_SEED, STATED = "published bank", "a bank for each seed", "stated filters"
-_FIT = ("difference", "correlation")
 _BANK_SEED, _LIMIT = 42, np.sqrt(6 / 11)  # of the published bank
 
 
@@ -116,22 +115,24 @@ def collect(
     """
     if (stored := read(folder)) is not None:
         return stored
-    found_there = [reading for reading in readings() if is_available(reading.source)]
-    wanted = [(reading, _BANK_SEED) for reading in found_there]
-    wanted += [(found_there[0], bank) for bank in range(n_banks + 1) if bank != _BANK_SEED][:n_banks]
-    jobs = [(reading, seed, bank) for reading, bank in wanted for seed in seeds]
-    outcomes = Parallel(n_jobs, return_as="generator")(delayed(recalls)(*job) for job in jobs)
+    there = [reading for reading in readings() if is_available(reading.source)]
+    rows = [reading for reading in there if reading.title == "published"]
+    banks = [_BANK_SEED, *(bank for bank in range(n_banks + 1) if bank != _BANK_SEED)][: n_banks + 1]
+    jobs = [(reading, seed, _BANK_SEED) for reading in there for seed in seeds]
+    jobs += [(reading, seeds[0], bank) for reading in rows for bank in banks]
     found: list[NDArray[np.float64]] = []
-    for outcome in outcomes:
-        found.append(outcome)
+    for outcome in Parallel(n_jobs, return_as="generator")(delayed(recalls)(*job) for job in jobs):
+        found.append(100 * outcome)
         on_training(len(found), len(jobs))
-    means = 100 * np.reshape(found, (len(wanted), len(seeds), -1)).mean(axis=1)
-    compared = [_compare(reading, own) for (reading, _), own in zip(wanted, means, strict=True)]
+    means = np.reshape(found[: len(there) * len(seeds)], (len(there), len(seeds), -1)).mean(axis=1)
+    of_banks = np.reshape(found[len(there) * len(seeds) :], (len(rows), len(banks), -1))
+    compared = [[_compare(row, ours)["difference"] for ours in own] for row, own in zip(rows, of_banks, strict=True)]
+    published, *others = np.mean(compared, axis=0).tolist()  # over rows
     evidence = {
-        "readings": compared[: len(found_there)],
-        "random_banks": [{name: own[name] for name in _FIT} for own in compared[len(found_there) :]],
+        "readings": [_compare(reading, own) for reading, own in zip(there, means, strict=True)],
+        "banks": {"rows": len(rows), "published": published, "random": others},
         "seeds": list(seeds),
-        "missing": sorted({reading.source for reading in readings()} - {reading.source for reading in found_there}),
+        "missing": sorted({reading.source for reading in readings()} - {reading.source for reading in there}),
     }
     write_json(folder / FILE, evidence)
     save_figure(draw_evidence(evidence), folder / FIGURE)
@@ -157,35 +158,38 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 def table(evidence: Mapping[str, Any]) -> Table:
     """A row for each row of the paper and each reading of it: recalls, their mean difference and correlation."""
-    rows, labels = [], range(10)
+
+    def row(entry: Mapping[str, Any], reading: str, recalls: Sequence[float]) -> Row:
+        words = {"dataset": Cell(tables.dataset_title(entry["row"])), "reading": Cell(reading)}
+        return words | {f"class_{label}": Cell(f"{value:.0f}", value) for label, value in enumerate(recalls)}
+
+    rows: list[Row] = []
     for entry in evidence["readings"]:
-        words = {"dataset": Cell(tables.dataset_title(entry["row"])), "reading": Cell(entry["reading"])}
         if entry["reading"] == "published":
-            recalls = {
-                f"class_{label}": Cell(f"{entry['paper'][label]:.0f}", entry["paper"][label]) for label in labels
-            }
-            rows.append(words | {"reading": Cell("the paper")} | recalls)
-        row = {f"class_{label}": Cell(f"{entry['recalls'][label]:.0f}", entry["recalls"][label]) for label in labels}
-        for name, digits in zip(_FIT, (1, 2), strict=True):
-            row[name] = Cell(f"{entry[name]:.{digits}f}".replace("-", "−"), entry[name])
-        rows.append(words | row)
-    notes = [background(evidence), *tables.layouts()["evidence"]["notes"]]
+            rows.append(row(entry, "the paper", entry["paper"]))
+        rows.append(
+            row(entry, entry["reading"], entry["recalls"])
+            | tables.recall_cells(entry["difference"], entry["correlation"])
+        )
+    notes = [chance(evidence), *tables.layouts()["evidence"]["notes"]]
     if evidence["missing"]:
         notes.insert(0, f"Without their files, left out: {', '.join(map(tables.dataset_title, evidence['missing']))}.")
-    return tables.make_table("evidence", rows, [Column(f"class_{label}", str(label), True) for label in labels], notes)
+    return tables.make_table(
+        "evidence", rows, [Column(f"class_{label}", str(label), True) for label in range(10)], notes
+    )
 
 
-def background(evidence: Mapping[str, Any]) -> str:
+def chance(evidence: Mapping[str, Any]) -> str:
     """How unlikely the match of the published bank is among random banks, in words."""
-    published, banks = evidence["readings"][0], evidence["random_banks"]
-    if len(banks) < 2:
-        return "No random banks were drawn."
-    differences = np.array([bank["difference"] for bank in banks])
-    closer = int((differences <= published["difference"]).sum())
-    away = (differences.mean() - published["difference"]) / differences.std(ddof=1)
-    return (
-        f"Chance: of {len(banks)} random banks of the same distribution on digits, {closer} come as close to the "
-        f"recalls of the paper's MNIST row as the published one ({published['difference']:.1f} points). The closest is "
-        f"{differences.min():.1f} points off, the median {np.median(differences):.1f}; the published one is "
-        f"{away:.1f} standard deviations below their mean."
+    banks = evidence["banks"]
+    published, others = banks["published"], np.array(banks["random"])
+    return str(tables.layouts()["evidence"]["chance"]).format(
+        banks=len(others),
+        rows=banks["rows"],
+        published=published,
+        least=others.min(),
+        most=others.max(),
+        median=np.median(others),
+        closer=int((others <= published).sum()),
+        away=(others.mean() - published) / others.std(ddof=1),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from annealfit.studies.paper_tables import bits_of
 from annealfit.studies.records import CLASSICAL, IMAGES, Record
@@ -15,11 +14,6 @@ from annealfit.studies.report.tables import Cell, Column, Group, Row, Table, dat
 _TEST = "test_accuracy_percent"
 _HOLDS, _BETTER, _FAILS = "holds", "better", "does not hold"
 _VERDICTS = {_HOLDS: "near", _BETTER: "better", _FAILS: "far"}
-_CLAIM = (
-    "The paper trains the last layer of a small convolutional network by annealing and reports that 5 bits per weight "
-    "fail, 10 nearly work, and 15 and 20 match or beat gradient descent."
-)
-_READINGS = {"published": "inferred from its recalls", "stated": "that its text names"}
 _Answers = dict[str, tuple[str, str]]  # by the claim's key: one of these words, and the evidence
 
 
@@ -108,70 +102,39 @@ def leading_groups(records: Sequence[Record]) -> dict[str, list[Group]]:
     return tables.by_dataset([group for group in found if group.spec.images == first])
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """How close the runs of a study come to the paper's numbers: the baseline's, or those of a preset."""
-
-    study: str
-    images: str
-    preset: str | None  # None is the baseline
-    differences: list[float]  # of percentages, in points
-    deviations: list[float]  # the same in the paper's standard deviations, where it gives them
-    recalls: list[list[tuple[float, float]]]  # of each data set and method: our recall of a class and the paper's
-
-    @property
-    def name(self) -> str:
-        """What the runs are called."""
-        return self.preset or tables.method_title(CLASSICAL)
-
-    def within(self, points: float) -> int:
-        """How many percentages are so close."""
-        return sum(abs(difference) <= points for difference in self.differences)
-
-
-def agreements(records: Sequence[Record]) -> list[Agreement]:
-    """The agreement of every study, kind of images, and preset or baseline that the paper has numbers for."""
+def agreement_rows(records: Sequence[Record]) -> list[Row]:
+    """How many of the paper's percentages come out, and how close recalls are: by study, images, and preset if any."""
     kinds: dict[tuple[str, str, str | None], list[Group]] = {}
     for group in tables.groups(records):
         kinds.setdefault((tables.main_table(group.spec), group.spec.images, group.spec.preset), []).append(group)
-    found = []
-    for kind, members in kinds.items():
-        cells = [(group.cell(name), scale) for group in members for name, scale in tables.PERCENTAGES.items()]
-        points = [
-            (scale * c.difference, scale * (c.paper_spread or 0)) for c, scale in cells if c.difference is not None
-        ]
-        if points:
-            differences, deviations = [d for d, _ in points], [d / spread for d, spread in points if spread]
-            recalls = [pairs for pairs in map(tables.recall_pairs, members) if pairs]
-            found.append(Agreement(*kind, differences, deviations, recalls))
-    return found
-
-
-def agreement_table(records: Sequence[Record]) -> Table:
-    """How many of the paper's percentages come out, and how close recalls are."""
+    compared = [name for name, _, *kind in tables.layouts()["benchmark"]["columns"] if kind == ["compared"]]
     rows = []
-    for own in agreements(records):
+    for (study, images, preset), members in kinds.items():
+        cells = [(group.cell(name), 100 if name in tables.SCORES else 1) for group in members for name in compared]
+        points = [scale * abs(cell.difference) for cell, scale in cells if cell.difference is not None]
+        if not points:
+            continue
+        deviations = [
+            abs(cell.difference) / cell.paper_spread for cell, _ in cells if cell.difference and cell.paper_spread
+        ]
         row = {
-            "study": Cell(own.study.capitalize()),
-            "method": Cell("QUBO" if own.preset else own.name),
-            "preset": Cell(own.preset or "–"),
-            "images": Cell(own.images),
-            "percentages": tables.count_cell(len(own.differences)),
-            "within_2.5": tables.count_cell(own.within(2.5)),
-            "within_5": tables.count_cell(own.within(tables.NEAR_POINTS)),
+            "study": Cell(study.capitalize()),
+            "method": Cell("QUBO" if preset else tables.method_title(CLASSICAL)),
+            "preset": Cell(preset or "–"),
+            "images": Cell(images),
+            "percentages": tables.count_cell(len(points)),
+            "within_2.5": tables.count_cell(sum(point <= 2.5 for point in points)),
+            "within_5": tables.count_cell(sum(point <= tables.NEAR_POINTS for point in points)),
         }
-        if own.deviations:
-            row["within_2_std"] = tables.count_cell(sum(abs(deviation) <= 2 for deviation in own.deviations))
-        if own.recalls:
-            pairs = [pair for pairs in own.recalls for pair in pairs]
-            difference, _ = tables.fit_of_recalls(pairs)
-            row["recalls"] = tables.count_cell(len(pairs))
-            row["recall_difference"] = Cell(f"{difference:.1f}", difference)
-            correlations = [tables.fit_of_recalls(pairs)[1] for pairs in own.recalls]
-            shown = [correlation for correlation in correlations if not math.isnan(correlation)]
-            row["recall_correlation"] = Cell(_from_to(shown, 2) if shown else "–")
+        if deviations:
+            row["within_2_std"] = tables.count_cell(sum(deviation <= 2 for deviation in deviations))
+        if recalls := [pairs for pairs in map(tables.recall_pairs, members) if pairs]:
+            pairs = [pair for own in recalls for pair in own]
+            row |= tables.recall_cells(*tables.fit_of_recalls(pairs)) | {"recalls": tables.count_cell(len(pairs))}
+            correlations = [fit[1] for fit in map(tables.fit_of_recalls, recalls) if not math.isnan(fit[1])]
+            row["recall_correlation"] = Cell(_from_to(correlations, 2) if correlations else "–")
         rows.append(row)
-    return tables.make_table("agreement", rows)
+    return rows
 
 
 def opening_sentences(records: Sequence[Record]) -> list[str]:
@@ -179,32 +142,27 @@ def opening_sentences(records: Sequence[Record]) -> list[str]:
 
     All but the first is counted from the records; a sentence is left out where its runs are missing.
     """
-    told, close = [_CLAIM], [own for own in agreements(records) if own.study == "benchmark"]
-    for images, reading in _READINGS.items():
-        own = [found for found in close if found.images == images]
-        counts = [f"{found.name} {found.within(tables.NEAR_POINTS)} of {len(found.differences)}" for found in own]
+    words, close = tables.layouts()["agreement"]["opening"], agreement_rows(records)
+    told = [words["claim"]]
+    for images in IMAGES:
+        counts = [
+            f"{tables.label_of(row)} {row['within_5'].text} of {row['percentages'].text}"
+            for row in close
+            if (row["study"].text, row["images"].text) == ("Benchmark", images)
+        ]
         if counts:
-            within = f"percentages of its benchmark within {tables.NEAR_POINTS:g} points"
-            told.append(f"With the images and filters {reading} ({images}), {within}: {', '.join(counts)}.")
+            told.append(words[images].format(counts=", ".join(counts)))
     sets = leading_groups(records)
     shown = [group for group in tables.groups(records) if group.data in sets and not group.departure]
     means = {(group.data, group.spec.preset, group.spec.bits): group.mean(_TEST) for group in shown}
     digits = {
-        preset: " → ".join(
-            f"{mean:.1f}" for (data, own, _), mean in means.items() if "digits" in data and own == preset
-        )
+        preset: " → ".join(f"{mean:.1f}" for key, mean in means.items() if "digits" in key[0] and key[1] == preset)
         for preset in ("literal", "matched")
     }
     if all(digits.values()):
-        told.append(
-            "The precision that it asks for is a matter of temperature: on digits 5 to 20 bits test at "
-            f"{digits['literal']} % as printed (literal) and at {digits['matched']} % with a colder anneal (matched)."
-        )
+        told.append(words["temperature"].format(**digits))
     gains = [means[data, "annealfit", 1] - means[data, None, None] for data in sets if (data, "annealfit", 1) in means]
     if gains:
         better = f"{sum(gain > 0 for gain in gains)} of {len(gains)}"
-        told.append(
-            "With this library's settings (annealfit) one bit is enough: it tests better than SGD on "
-            f"{better} data sets, by {signed(min(gains))} to {signed(max(gains))} points."
-        )
+        told.append(words["one_bit"].format(better=better, least=signed(min(gains)), most=signed(max(gains))))
     return told

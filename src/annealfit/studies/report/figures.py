@@ -188,7 +188,7 @@ def _draw_pictures(panels: Any, pictures: Any, name: str, **colours: Any) -> Non
 
 
 def draw_evidence(evidence: Mapping[str, Any]) -> Any:
-    """Left: recalls of the paper's MNIST row and of readings of it. Right: how close random filter banks come."""
+    """Left: recalls of the paper's MNIST row and of readings of it. Right: how close banks come."""
     figure = make_figure(figsize=(11, 4.2))
     recalls, chance = figure.subplots(1, 2)
     own = {entry["reading"]: entry for entry in evidence["readings"] if entry["row"] == "mnist"}
@@ -198,12 +198,16 @@ def draw_evidence(evidence: Mapping[str, Any]) -> Any:
     recalls.plot(places, own["published"]["paper"], color=INK, marker="o", linewidth=2.2, label="the paper")
     for name, colour, marker in zip(chosen, SERIES, drawing.MARKERS[1:], strict=False):
         recalls.plot(places, own[name]["recalls"], color=colour, marker=marker, linewidth=1.2, label=name)
-        chance.axvline(own[name]["difference"], color=colour, linewidth=1.5)
-    differences = [bank["difference"] for bank in evidence["random_banks"]]
-    chance.hist(differences, bins=20, color=FAINT, label=f"{len(differences)} random banks on digits")
+    banks = evidence["banks"]
+    chance.hist(banks["random"], bins=20, color=FAINT, label=f"{len(banks['random'])} random banks")
+    chance.axvline(banks["published"], color=SERIES[0], linewidth=2)
     dress(recalls, xlabel="Class of the row that the paper calls MNIST", ylabel="Recall of the classical baseline, %")
     recalls.set_xticks(places)
-    dress(chance, xlabel="Mean difference from the paper's recalls, points", ylabel="Random filter banks")
+    dress(
+        chance,
+        xlabel=f"Mean difference from the paper's recalls over {banks['rows']} rows, points",
+        ylabel="Random filter banks",
+    )
     chance.set_xlim(left=0)
     drawing.legend_below(figure, [*recalls.get_legend_handles_labels()[0], *chance.get_legend_handles_labels()[0]])
     return figure

@@ -56,7 +56,7 @@ def summarise_records(
         "failed": len(records) - len(finished),
         "missing": len(set(asked) - {record.run for record in records}),
         "damaged": damaged,
-        "agreements": claims.agreements(records),
+        "agreements": claims.agreement_rows(records),
         "times": _times(records),
         "paper_total_seconds": sum(float(row["mean_seconds"]) for row in paper_table("execution_seconds")) * len(SEEDS),
         "datasets": list(dict.fromkeys(dataset_title(group.data) for group in all_groups)),

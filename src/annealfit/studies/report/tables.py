@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -39,13 +38,10 @@ DATASET_TITLES = {
     "emnist": "EMNIST",
     "kmnist": "KMNIST",
 }
-_STATED, _OTHER_IMAGES = "-stated", "stated images"
+_STATED, _OTHER_IMAGES = "-stated", ", stated images"
+_READINGS = {preset + _OTHER_IMAGES * (kind == "stated"): (kind, preset) for kind in IMAGES for preset in RUN_PRESETS}
 METRICS = ("test_accuracy", "precision", "recall", "f1", "kappa", "mcc")  # on the test data
 SCORES = ("kappa", "mcc")  # from −1 to 1; the other metrics are shares
-# Of the paper's Tables 3 and 7, and what makes points of a difference: it prints κ and MCC times 100.
-PERCENTAGES = {f"{name}_percent": 1 for name in ("train_accuracy", *METRICS) if name not in SCORES} | dict.fromkeys(
-    SCORES, 100
-)
 # What the paper says in words: seeds of five on which 20 bits beat the classical baseline, the data sets on which that
 # is significant, and the share of updates that raise the loss.
 PAPER_WINS = {"mnist": 5, "fashion_mnist": 4, "emnist": 3, "cifar10": 2, "kmnist": 1}
@@ -259,19 +255,13 @@ def dataset_title(data: str) -> str:
     'MNIST, stated images'
     """
     name = data.removesuffix(_STATED)
-    return DATASET_TITLES.get(name, name) + f", {_OTHER_IMAGES}" * (name != data)
+    return DATASET_TITLES.get(name, name) + _OTHER_IMAGES * (name != data)
 
 
 def readings_of(records: Sequence[Record]) -> dict[str, tuple[str, str]]:
     """The kinds of images and presets that were run together, by what they are called."""
     seen = {(record.run.images, record.run.preset) for record in records}
-    found = [(images, preset) for images in IMAGES for preset in RUN_PRESETS if (images, preset) in seen]
-    return {reading_title(images, preset): (images, preset) for images, preset in found}
-
-
-def reading_title(images: str, preset: str) -> str:
-    """What the runs of a preset on one kind of images are called."""
-    return preset + f", {_OTHER_IMAGES}" * (images == "stated")
+    return {title: reading for title, reading in _READINGS.items() if reading in seen}
 
 
 def presets_of(records: Iterable[Record]) -> list[str]:
@@ -301,15 +291,8 @@ def _order(spec: RunSpec) -> tuple[Any, ...]:
     names, presets = [*DATASET_TITLES], [None, *RUN_PRESETS]
     place = names.index(spec.dataset) if spec.dataset in names else len(names)
     studied = (spec.update_range or 0, spec.step or 0, spec.max_iter or 0, spec.num_sweeps or 0)
-    return (
-        place,
-        spec.dataset,
-        IMAGES.index(spec.images),
-        presets.index(spec.preset),
-        spec.bits or 0,
-        spec.method,
-        studied,
-    )
+    reading = IMAGES.index(spec.images), presets.index(spec.preset)
+    return (place, spec.dataset, *reading, spec.bits or 0, spec.method, studied)
 
 
 _NEAR = {True: "near", False: "far"}  # verdicts
@@ -416,6 +399,11 @@ def _wins_row(group: Group, baselines: Mapping[str, Group]) -> Row | None:
     }
 
 
+def label_of(row: Row) -> str:
+    """What the runs of a row are called: by their preset, or the baseline."""
+    return row["method"].text if row["preset"].text == "–" else row["preset"].text
+
+
 def paired_gains(group: Group, baseline: Group) -> list[float]:
     """Differences of the test accuracies on the seeds that both have."""
     theirs = {record.run.seed: record.test["accuracy"] for record in baseline.records}
@@ -466,20 +454,17 @@ def fit_of_recalls(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     >>> fit_of_recalls([(10, 20), (20, 30), (60, 50)])[0]
     10.0
     """
+    if not pairs:
+        return math.nan, math.nan
     ours, theirs = np.array(pairs).T
     varies = min(np.ptp(ours), np.ptp(theirs)) > 1e-9
     return float(np.abs(ours - theirs).mean()), float(np.corrcoef(ours, theirs)[0, 1]) if varies else math.nan
 
 
-def _recall_row(group: Group) -> Row:
-    pairs = recall_pairs(group)
-    if not pairs:
-        return {name: Cell("–") for name in ("recall_difference", "recall_correlation")}
-    difference, correlation = fit_of_recalls(pairs)
-    return {
-        "recall_difference": Cell(f"{difference:.1f}", difference),
-        "recall_correlation": Cell(_with_spread(correlation, None, ".2f"), correlation),
-    }
+def recall_cells(difference: float, correlation: float) -> Row:
+    """The fit of recalls as cells; dashes for NaN."""
+    found = ("difference", difference, ".1f"), ("correlation", correlation, ".2f")
+    return {f"recall_{name}": Cell(_with_spread(value, None, form), value) for name, value, form in found}
 
 
 def _group_tables(records: Sequence[Record]) -> Iterator[Table]:
@@ -491,7 +476,7 @@ def _group_tables(records: Sequence[Record]) -> Iterator[Table]:
         "predictions": _predictions_row,
         "wins": lambda group: _wins_row(group, baselines),
         "raising": _raising_row,
-        "recall": _recall_row,
+        "recall": lambda group: recall_cells(*fit_of_recalls(recall_pairs(group))),
         "gap": lambda group: {} if group.values("gap_first") else None,
     }
     labels = range(max([10, *(len(group.records[0].confusion) for group in found)]))
@@ -585,14 +570,12 @@ def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> li
 
     `asked` are the runs that should be there, as far as that is known.
     """
-    from annealfit.studies.report.claims import (
-        agreement_table,
-        claims_table,
-    )  # which is made of the groups of this module
+    from annealfit.studies.report import claims  # which are made of the groups of this module
 
     errors = [(record.run.id, record.error) for record in records if record.error is not None]
     failures = make_table("failures", [{"run": Cell(run), "error": Cell(error)} for run, error in errors])
-    made = (agreement_table(records), claims_table(records), settings_table(records), filters_table(records), failures)
+    agreement = make_table("agreement", claims.agreement_rows(records))
+    made = (agreement, claims.claims_table(records), settings_table(records), filters_table(records), failures)
     tables = {table.name: table for table in (*made, *size_tables(), *_group_tables(records)) if table.rows}
     ordered = (tables[name] for name in layouts() if name in tables)
     return [replace(table, notes=(*_coverage(table, records, asked), *table.notes)) for table in ordered]
@@ -603,13 +586,11 @@ def _coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec
     found = {record.run: record.error is None for record in records}
     own = {spec for spec in {*asked, *found} if main_table(spec) in layouts()[table.name].get("runs", ())}
     notes = []
-    for images, preset in product(IMAGES, RUN_PRESETS):
+    for title, (images, preset) in _READINGS.items():
         planned = {spec for spec in own if spec.images == images and spec.preset in (None, preset)}
         lost, broken = len(planned - {*found}), sum(not found.get(spec, True) for spec in planned)
         if lost or broken:
-            notes.append(
-                f"{reading_title(images, preset)}: of {len(planned)} runs, {lost} are missing and {broken} failed."
-            )
+            notes.append(f"{title}: of {len(planned)} runs, {lost} are missing and {broken} failed.")
     return notes
 
 
