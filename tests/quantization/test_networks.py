@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from small_networks import constant, constants_of, conv_net, model_of, perceptron, run
@@ -25,6 +26,11 @@ from annealfit.samplers import ExactSolver
 QUICK = Annealed(num_sweeps=20, num_reads=1)
 
 
+def quantize_on_all(model, rows, bits, **settings):
+    """Nothing is held out, and nothing is chosen: every layer along its own error."""
+    return quantize_network(model, rows, bits, validation=rows, damping=0.0, along_loss=False, **settings)
+
+
 @pytest.fixture(scope="module")
 def rows():
     generator = np.random.default_rng(1)
@@ -39,7 +45,7 @@ def images():
 def test_layers_are_those_of_the_arrays(rows):
     # The first layer sees the rows; the second is fed by the quantised first one and reproduces what it gave before.
     model = perceptron()
-    found = quantize_network(model, rows, 2, method="descent")
+    found = quantize_on_all(model, rows, 2, method="descent")
     before = constants_of(model)
     first = quantize_layer(before["w1"], rows, bits=2, bias=before["b1"], method="descent")
     np.testing.assert_array_equal(found.layers[0].levels, first.levels)
@@ -57,7 +63,7 @@ def test_layers_are_those_of_the_arrays(rows):
 
 def test_the_model_that_comes_out_computes_with_the_rounded_weights(rows):
     model = perceptron()
-    found = quantize_network(model, rows, 1, method=QUICK)
+    found = quantize_on_all(model, rows, 1, method=QUICK)
     for layer in found:
         assert len(np.unique(np.abs(layer.weights))) <= len(layer.scales)  # ± one scale per output
         assert set(np.unique(layer.levels)) == {-1, 1}
@@ -105,7 +111,7 @@ def test_a_convolution_is_quantised_by_the_moments_of_its_patches(images):
     moments = convolution_moments(images, (3, 2), stride=(2, 1), padding=(1, 2))
     bias = constants_of(model)["fb"]
     alone = quantize_layer(filters.reshape(6, -1).T, moments, bits=2, bias=bias, method="descent")
-    (conv, _) = quantize_network(model, images, 2, method="descent")
+    (conv, _) = quantize_on_all(model, images, 2, method="descent")
     np.testing.assert_array_equal(conv.levels, alone.levels)
     assert conv.error == pytest.approx(alone.error, rel=1e-6)
     assert conv.weights.shape == filters.shape
@@ -113,7 +119,7 @@ def test_a_convolution_is_quantised_by_the_moments_of_its_patches(images):
 
 def test_groups_of_a_convolution_have_one_error(images):
     model = conv_net()
-    found = quantize_network(model, images, 1, method="gptq")
+    found = quantize_on_all(model, images, 1, method="gptq")
     wanted = run(model_of(model.graph.node[:1], model.graph.initializer[:2], ["N", 4, 8, 7], "c"), images)
     after = model_of(found.model.graph.node[:1], found.model.graph.initializer[:2], ["N", 4, 8, 7], "c")
     left = run(after, images) - wanted
@@ -229,7 +235,7 @@ def test_constants_behind_nodes_are_found(rows):
         helper.make_node("Transpose", ["i"], ["t"]),
         helper.make_node("MatMul", ["x", "t"], ["y"]),
     ]
-    found = quantize_network(model_of(nodes, [], ["N", 12]), rows, 2, method="gptq")
+    found = quantize_on_all(model_of(nodes, [], ["N", 12]), rows, 2, method="gptq")
     (layer,) = found
     assert layer.name == "y"  # a node without a name is called by what it computes
     alone = quantize_layer(weights.T, rows, bits=2, method="gptq")
@@ -243,12 +249,21 @@ def test_half_precision_stays_half_precision(rows):
         [helper.make_node("MatMul", ["x", "w"], ["y"], name="only")],
         "network",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["N", 12])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["N", 3])],
-        [numpy_helper.from_array(np.random.default_rng(0).normal(size=(12, 3)).astype(np.float16), "w")],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["N", 40])],
+        [numpy_helper.from_array(np.random.default_rng(0).normal(size=(12, 40)).astype(np.float16), "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     found = quantize_network(model, rows, 2, method="gptq")
     assert constants_of(found.model)["w"].dtype == np.float16
+    levels, _, weights = unpack_network(found.packed)["w"]
+    np.testing.assert_array_equal(levels, found.layers[0].levels)
+    np.testing.assert_array_equal(weights, constants_of(found.model)["w"])
+    inputs = {"x": rows.astype(np.float16)}
+    (packed,), (plain,) = (
+        onnxruntime.InferenceSession(network.SerializeToString()).run(None, inputs)
+        for network in (found.packed, found.model)
+    )
+    np.testing.assert_allclose(packed, plain, rtol=2e-3, atol=1e-2)
 
 
 def test_some_layers_are_kept_and_layers_have_bits_of_their_own(rows):
@@ -291,15 +306,15 @@ def test_calibration_in_files_and_mappings(tmp_path, rows):
 def test_a_network_with_a_fixed_batch(rows):
     model = perceptron()
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 3
-    found = quantize_network(model, rows[:31], 2, method="gptq")  # ten batches; the last row does not fill one
-    whole = quantize_network(perceptron(), rows[:30], 2, method="gptq")
+    found = quantize_on_all(model, rows[:31], 2, method="gptq")  # ten batches; the last row does not fill one
+    whole = quantize_on_all(perceptron(), rows[:30], 2, method="gptq")
     np.testing.assert_array_equal(found.layers[0].levels, whole.layers[0].levels)
     with pytest.raises(InvalidInputError, match="reads 3 rows at a time"):
         quantize_network(model, rows[:2], 2)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 256  # as many as we would take by ourselves
     many = rows[:300]
-    found = quantize_network(model, many, 2, method="gptq")
-    whole = quantize_network(perceptron(), many[:256], 2, method="gptq")
+    found = quantize_on_all(model, many, 2, method="gptq")
+    whole = quantize_on_all(perceptron(), many[:256], 2, method="gptq")
     np.testing.assert_array_equal(found.layers[0].levels, whole.layers[0].levels)
 
 
@@ -370,7 +385,7 @@ def test_integers_several_inputs_and_a_state(tmp_path):
     state = generator.normal(size=(30, 2, 1, 4)).astype(np.float32)  # one for each row
     given = {"tokens": tokens, "mask": mask, "state": state, "rate": np.array(2)}
     np.savez(tmp_path / "X.npz", **given)
-    found = quantize_network(model, tmp_path / "X.npz", 2, method="gptq")
+    found = quantize_on_all(model, tmp_path / "X.npz", 2, method="gptq")
     assert found.floats == {"embed": "Gather, weights 7×6"}
     values = constants_of(model)
     embedded = values["table"][tokens] * mask[..., None]
@@ -420,6 +435,10 @@ def _damage(model, kind):
         graph.node[1].input[1] = "turned"
     elif kind == "inputs":
         graph.node[0].ClearField("input")
+    elif kind == "external in a node":
+        node = helper.make_node("Constant", [], ["c"], value=constant("c", np.ones(3)))
+        node.attribute[0].t.data_location = TensorProto.EXTERNAL
+        graph.node.append(node)
     elif kind == "external":
         graph.initializer[0].ClearField("raw_data")
         graph.initializer[0].data_location = TensorProto.EXTERNAL
@@ -428,7 +447,9 @@ def _damage(model, kind):
         graph.input[0].type.tensor_type.elem_type = 99
 
 
-@pytest.mark.parametrize("kind", ["type", "data", "output", "outputs", "perm", "inputs", "external", "input type"])
+@pytest.mark.parametrize(
+    "kind", ["type", "data", "output", "outputs", "perm", "inputs", "external", "external in a node", "input type"]
+)
 def test_damaged_networks_are_named(kind, tmp_path, rows):
     model = perceptron()
     _damage(model, kind)

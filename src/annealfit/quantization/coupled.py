@@ -37,7 +37,7 @@ _SAMPLED_SWEEPS = 2  # of a method that is not a descent
 # of few weights.
 _WORK, _SWEEPS_OF_ANNEAL, _MOST_READS, _NUMBERS_OF_READS = 2e9, (30, 100), 16, 1 << 13
 # Temperatures in those of a layer by itself: errors of one output are made up for by others, so less heat is enough.
-_COOLER = 0.15
+_COOLER = 0.3
 
 
 @dataclass(frozen=True, eq=False)

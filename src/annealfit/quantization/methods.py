@@ -28,9 +28,9 @@ _BLOCK = 64  # inputs whose changes reach the others in one product
 _MOST_ROUNDS = 20  # of levels and scales in turn; most layers need a handful
 
 # The effort of an anneal if sweeps and reads are not given, in multiplications. A sweep of one weight reads its lines,
-# which costs some two hundred, and moves along some, which costs as many as there are inputs. More reads are for small
+# which costs some 1,500, and moves along some, which costs as many as there are inputs. More reads are for small
 # layers, where a single anneal may miss the best answer.
-_WORK, _WORK_OF_READS, _LOOK = 1e10, 2e9, 200
+_WORK, _WORK_OF_READS, _LOOK = 1e10, 1e9, 1500
 _LEAST_SWEEPS, _MOST_SWEEPS, _MOST_READS = 100, 400, 64
 _ROUNDS = 10  # between which scales are fitted, and the damping falls
 _HOT, _COLD = 2.0, 0.2  # temperatures of the first and the last sweep, in units of the start's error per weight
@@ -345,6 +345,7 @@ class Sampled:
         return Rounding(numbers, start.scales), bounds
 
 
+QUICK: tuple[Method, ...] = (GPTQ(), Descent())  # to measure a layer by
 # The methods whose best answer, output by output, the others start from.
 _CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
 
@@ -359,13 +360,15 @@ ROUNDING_METHODS: Mapping[str, Sequence[Method]] = {
 
 
 def methods_of(method: Any) -> Sequence[Method]:
-    """The methods to run for a word, a sampler, or a method of one's own: the last is the one that was asked for.
+    """The methods to run for a word, a sampler, a method of one's own or a tuple: the last is the one asked for.
 
     >>> [one.name for one in methods_of("annealed")]
     ['nearest', 'gptq', 'gptq_search', 'descent', 'annealed']
     """
     if isinstance(method, str):
         return choose_or_own("method", method, ROUNDING_METHODS)
+    if isinstance(method, tuple):
+        return method
     if isinstance(method, Sampler) or callable(getattr(method, "sample", None)):
         own: Method = Sampled(method)  # refuses dimod's samplers
     else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,22 +14,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.arrays import Array
+from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
 from annealfit._support.files import StrPath, check_regular, read_arrays, read_tensors, replacing
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit.data.features.onnx_files import damage_named, name_of, read_network
 from annealfit.quantization.grids import Grid
-from annealfit.quantization.methods import methods_of
+from annealfit.quantization.methods import QUICK, methods_of
 from annealfit.quantization.moments import InputMoments, MomentSums
 from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode, find_layers
 from annealfit.quantization.packing import dequantized, pack_network, stored_bits, unpack_network
 from annealfit.quantization.quantize import LayerInNetwork, QuantizedLayer, quantize_layers
+from annealfit.quantization.sensitivity import Fidelity, compare, least_divergence, output_weights_of
 
 KIND_OF_FILE = "quantized weights"
 _FLOATS = ("<f4", "<f8", "<f2")  # types of weights
 
 _ROWS_PER_BATCH = 64
+HELD_OUT = 5  # every fifth row is held out, of at least so many rows:
+_LEAST_ROWS = 20
+_DAMPINGS = (0.0, 0.01, 0.05, 0.15)  # that are tried on held-out rows
+_WIDTHS = (1, 2, 4, 8)  # bits to choose from
+_ROWS_PER_INPUT = 2  # of a layer: less is too few to tell its inputs' Gram matrix
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -38,6 +47,8 @@ class NetworkLayer(QuantizedLayer):
     operator: str
     weight: str  # the constant's name in the network
     is_transposed: bool  # outputs come first in the constant
+    damping: float  # given, or chosen on held-out rows
+    along_loss: bool  # whether its outputs were weighted by what they do to the network's: then errors are, too
 
     @property
     def bytes_before(self) -> int:
@@ -61,6 +72,14 @@ class QuantizedNetwork:
     bytes_before: int  # of the network as a file
     output_error: float  # relative squared error of the network's outputs on the calibration rows
     agreement: float | None  # share of these rows whose largest output is the same as before; None where it has none
+    divergence: float  # of the outputs on these rows from those of the float network: see `Fidelity`
+    held_out: Fidelity | None  # the same three on rows that were not used, or used only to choose settings
+
+    @property
+    def mean_bits(self) -> float:
+        """Bits per weight of the layers, scales counted."""
+        weights = sum(layer.levels.size for layer in self.layers)
+        return 8 * sum(layer.bytes_after for layer in self.layers) / weights
 
     @property
     def bytes_after(self) -> int:
@@ -84,11 +103,15 @@ def quantize_network(
     calibration: Any,
     bits: int | Mapping[str, int] = 2,
     *,
+    mean_bits: float | None = None,
     method: Any = "annealed",
     levels: str | Grid = "symmetric",
     group_size: int | None = None,
-    damping: float = 0.0,
+    damping: float | None = None,
+    validation: Any = None,
+    along_loss: bool | None = None,
     keep: Sequence[str] = (),
+    time_limit: float | None = None,
     random_state: Any = 0,
     on_layer: Callable[[int, int, str], object] | None = None,
 ) -> QuantizedNetwork:
@@ -96,6 +119,10 @@ def quantize_network(
 
     Every layer is given the inputs that the layers before it, quantised already, produce, and is to reproduce the
     outputs that it had in the network as it was. Everything else in the network stays as it is.
+
+    Every fifth of at least 20 calibration rows is held out. On them it is chosen, layer by layer, how much the layer is
+    damped, and whether errors of its outputs count by what they do to the network's outputs (`output_weights` of
+    `quantize_layer`) or all the same: what gives the least divergence with the layer rounded by descent.
 
     Parameters
     ----------
@@ -105,10 +132,21 @@ def quantize_network(
         What the network is shown: some hundred rows, better a thousand or more, as the network reads them.
     bits : int, or a mapping of layers' names to it
         A mapping has to name every layer that is not kept.
-    method, levels, group_size, damping, random_state
+    mean_bits : float or None
+        Instead of bits: each layer has 1, 2, 4 or 8, so that the mean over all weights, scales counted, is at most
+        this. Chosen by the divergence with each layer alone rounded by descent, exactly.
+    method, levels, group_size, random_state
         As in `quantize_layer`, for every layer.
+    damping : float or None
+        As in `quantize_layer`. None is chosen on held-out rows.
+    validation : as calibration, or None
+        Rows to choose on and to tell the divergence on, instead of a part of the calibration rows.
+    along_loss : bool or None
+        Whether outputs are weighted by what they do to the network's. None is decided on held-out rows.
     keep : sequence of str
         Names of nodes that stay as they are.
+    time_limit : float or None
+        Seconds after which layers are rounded by GPTQ and descent alone. A layer that was begun is completed.
     on_layer : function or None
         Called before each layer with its number, how many there are, and its name.
 
@@ -120,35 +158,185 @@ def quantize_network(
 
     """
     original, network = OnnxGraph(model), OnnxGraph(model)
-    batches = _calibration_batches(calibration, original)
+    began, seed = time.perf_counter(), seed_of(random_state)
+    held: list[Feed] = []
+    if validation is None:
+        batches, held = _calibration_batches(calibration, original, HELD_OUT)
+    else:
+        batches, held = (_calibration_batches(given, original)[0] for given in (calibration, validation))
     nodes, floats = find_layers(network, keep)
-    bits_of = _bits_of([node.name for node in nodes], bits, levels)
+    names = [node.name for node in nodes]
     methods_of(method)  # refuses what is none before anything is run
-    settings = {"method": method, "levels": levels, "group_size": group_size, "damping": damping}
-    seed, done = seed_of(random_state), list[NetworkLayer]()
+    judge = _Judge(original, held or batches)
+    settings = {"levels": levels, "group_size": group_size}
+    if mean_bits is not None:
+        bits = _allotted(nodes, original, batches, judge, settings, mean_bits)
+    bits_of = _bits_of(names, bits, levels)
+    choices = _Choices(original, batches, held, judge, damping, along_loss, methods_of(method)[-1])
+    done, few = list[NetworkLayer](), dict[str, int]()
 
     def put(node: WeightedNode, found: QuantizedLayer) -> None:
-        done.append(_put(node, network, found))
+        done.append(_put(node, network, found, *choices.made[node.name]))
+
+    def moments(node: WeightedNode) -> list[InputMoments]:
+        found, per_row = _moments(node, original, network, batches)
+        few[node.name] = int(np.ceil(_ROWS_PER_INPUT * found[0].size / per_row))
+        return found
 
     def layers() -> Iterator[LayerInNetwork]:
         for number, node in enumerate(nodes):
             if on_layer is not None:
                 on_layer(number, len(nodes), node.name)
+            late = time_limit is not None and time.perf_counter() - began > time_limit
             own = {"bits": bits_of[node.name], "random_state": child_seed(seed, number) >> 32}  # 32 bits at most
-            bias = None if node.bias is None else node.bias_factor * network.constant(node.bias).astype(float).ravel()
-            yield LayerInNetwork(
-                node.name,
-                node.factor * node.matrix(network.constant(node.weight)).astype(float),
-                bias,
+            own |= {"method": QUICK if late else method}
+            yield _layer(
+                node,
+                network,
                 settings | own,
-                moments=partial(_moments, node, original, network, batches),
-                put=partial(put, node),
+                partial(moments, node),
+                partial(put, node),
+                partial(choices.choose, node, network, late, child_seed(seed, number, 1)),
             )
 
     quantize_layers(layers())
+    _warn_of_few_rows(few, sum(_rows_of(feed) for feed in batches))
     packed, large = pack_network(network.model, done)
-    error, agreement = _compared(original, OnnxGraph(packed), batches)
-    return QuantizedNetwork(network.model, packed, tuple(done), floats | large, original.n_bytes, error, agreement)
+    written = OnnxGraph(packed)
+    before, after = (graph.runner(judge.outputs) for graph in (original, written))
+    own = compare((before(feed), after(feed)) for feed in batches)
+    return QuantizedNetwork(
+        network.model,
+        packed,
+        tuple(done),
+        floats | large,
+        original.n_bytes,
+        own.error,
+        own.agreement,
+        own.divergence,
+        judge.of(written) if held else None,
+    )
+
+
+def _layer(
+    node: WeightedNode,
+    network: OnnxGraph,
+    settings: Mapping[str, Any],
+    moments: Callable[[], Sequence[InputMoments | None]],
+    put: Callable[[QuantizedLayer], object],
+    choose: Any = None,
+) -> LayerInNetwork:
+    bias = None if node.bias is None else node.bias_factor * network.constant(node.bias).astype(float).ravel()
+    weights = node.factor * node.matrix(network.constant(node.weight)).astype(float)
+    return LayerInNetwork(node.name, weights, bias, settings, moments, put, choose)
+
+
+class _Judge:
+    """Compares a network's outputs on some rows with those of the float network, which are kept."""
+
+    def __init__(self, original: OnnxGraph, feeds: Sequence[Feed]) -> None:
+        self._feeds = feeds
+        self.outputs = [value.name for value in original.graph.output]
+        before = original.runner(self.outputs)
+        self._before = [before(feed) for feed in feeds]
+
+    def of(self, network: OnnxGraph) -> Fidelity:
+        """What it has lost."""
+        run = network.runner(self.outputs)
+        return compare((before, run(feed)) for before, feed in zip(self._before, self._feeds, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class _Choices:
+    """How each layer is damped, and whether its outputs are weighted: what is given, else what held-out rows say."""
+
+    original: OnnxGraph
+    batches: Sequence[Feed]
+    held: Sequence[Feed]
+    judge: _Judge
+    damping: float | None
+    along_loss: bool | None
+    method: Any
+    made: dict[str, tuple[float, bool]] = field(default_factory=dict)
+
+    def choose(
+        self, node: WeightedNode, network: OnnxGraph, late: bool, seed: int, quantized: Callable[..., QuantizedLayer]
+    ) -> Mapping[str, Any]:
+        """Settings of a layer, `quantized` being what rounds it with changed settings."""
+        is_fixed = late or not self.held or getattr(self.method, "starts_from_nothing", False)
+        coupled = None
+        if self.along_loss or (self.along_loss is None and not is_fixed):
+            coupled = output_weights_of(node, self.original, self.batches, seed)
+        best, least = (self.damping or 0.0, bool(self.along_loss) and coupled is not None), np.inf
+        weighted = [best[1]] if self.along_loss is not None or coupled is None else [False, True]
+        if not is_fixed and (self.damping is None or len(weighted) > 1):
+            dampings = _DAMPINGS if self.damping is None else [self.damping]
+            for one in ((share, along) for along in weighted for share in dampings[along and len(dampings) > 1 :]):
+                _put(node, network, quantized(self._settings(one, coupled) | {"method": QUICK}), *one)
+                found = self.judge.of(network).divergence
+                if found < least:
+                    best, least = one, found
+        self.made[node.name] = best
+        return self._settings(best, coupled)
+
+    @staticmethod
+    def _settings(choice: tuple[float, bool], coupled: Sequence[Array] | None) -> dict[str, Any]:
+        return {"damping": choice[0], "output_weights": coupled if choice[1] else None}
+
+
+def _allotted(
+    nodes: Sequence[WeightedNode],
+    original: OnnxGraph,
+    batches: Sequence[Feed],
+    judge: _Judge,
+    settings: Mapping[str, Any],
+    mean_bits: float,
+) -> dict[str, int]:
+    """Bits for each layer under a budget, by the divergence with each layer alone rounded, at each number of bits."""
+    check_number("mean_bits", mean_bits, above=0, maximum=_WIDTHS[-1] + 32)
+    if settings["levels"] not in ("symmetric", "with_zero", "twos_complement"):
+        raise InvalidInputError(
+            f"levels are {settings['levels']!r}, of one number of bits; mean_bits needs 'symmetric'"
+        )
+    widths = [bits for bits in _WIDTHS if bits > 1 or settings["levels"] != "with_zero"]
+    sizes, losses = (np.empty((len(nodes), len(widths))) for _ in range(2))
+    trial = OnnxGraph(original.model)
+    for place, node in enumerate(nodes):
+        moments: Sequence[InputMoments | None] = _moments(node, original, original, batches)[0]
+        for choice, bits in enumerate(widths):
+            own = {**settings, "bits": bits, "method": QUICK, "damping": _DAMPINGS[1]}
+            layer = _layer(node, original, own, partial(_same, moments), _same)
+            found = _put(node, trial, quantize_layers([layer])[node.name], 0.0, along_loss=False)
+            sizes[place, choice] = stored_bits(found.grid) * found.levels.size + 32 * found.scales.size
+            losses[place, choice] = judge.of(trial).divergence
+        for name in filter(None, (node.weight, node.bias)):
+            trial.set_constant(name, original.constant(name))
+    count = sum(int(np.prod(node.shape)) for node in nodes)
+    chosen = least_divergence(sizes, losses, mean_bits * count)
+    if chosen is None:
+        raise InvalidInputError(
+            f"mean_bits is {mean_bits:g}; with {widths[0]} bits in every layer, scales counted, it is "
+            f"{sizes.min(axis=1).sum() / count:.3g}"
+        )
+    return {node.name: widths[choice] for node, choice in zip(nodes, chosen, strict=True)}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _rows_of(feed: Feed) -> int:
+    return max((len(values) for values in feed.values() if values.ndim), default=1)
+
+
+def _warn_of_few_rows(needed: Mapping[str, int], rows: int) -> None:
+    most = max(needed, key=lambda name: needed[name])
+    if needed[most] > rows:
+        warnings.warn(
+            f"{rows} calibration rows are few for the inputs of layer {most!r}: give {needed[most]} or more, besides "
+            "those that are held out",
+            stacklevel=3,
+        )
 
 
 def _bits_of(names: Sequence[str], bits: Any, levels: str | Grid) -> Mapping[str, Any]:
@@ -162,19 +350,25 @@ def _bits_of(names: Sequence[str], bits: Any, levels: str | Grid) -> Mapping[str
 
 def _moments(
     node: WeightedNode, original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed]
-) -> list[InputMoments]:
-    """The moments of what a node reads, now and before the layers below it were quantised: one for each group."""
+) -> tuple[list[InputMoments], float]:
+    """The moments of what a node reads, now and before the layers below it were quantised, one for each group.
+
+    And how many rows of the layer there are for one of the network.
+    """
     now, before = (graph.runner([node.source]) for graph in (network, original))
-    sums = [MomentSums() for _ in range(node.n_groups)]
+    sums, rows = [MomentSums() for _ in range(node.n_groups)], 0
     for feed in batches:
         (seen,), (reference,) = now(feed), before(feed)
         for parts in zip(node.rows(seen), node.rows(reference), strict=True):
+            rows += len(parts[0][0])
             for total, part, wanted in zip(sums, *parts, strict=True):
                 total.add(part, wanted)
-    return [total.moments() for total in sums]
+    return [total.moments() for total in sums], rows / sum(_rows_of(feed) for feed in batches)
 
 
-def _put(node: WeightedNode, network: OnnxGraph, found: QuantizedLayer) -> NetworkLayer:
+def _put(
+    node: WeightedNode, network: OnnxGraph, found: QuantizedLayer, damping: float, along_loss: bool
+) -> NetworkLayer:
     """Put new weights and bias into the network: scales in single precision, and weights just those times levels."""
     scales, bias = (found.scales / node.factor).astype(np.float32), None
     values = dequantized(found.levels, scales, found.group_size)
@@ -185,11 +379,14 @@ def _put(node: WeightedNode, network: OnnxGraph, found: QuantizedLayer) -> Netwo
         bias = (found.bias / node.bias_factor).reshape(old.shape).astype(old.dtype)
         network.set_constant(node.bias, bias)
     own = {"name": node.name, "operator": node.operator, "weight": node.weight, "is_transposed": node.is_transposed}
+    own |= {"damping": damping, "along_loss": along_loss}
     return NetworkLayer(**{**vars(found), **own, "weights": weights, "bias": bias, "scales": scales})
 
 
-def _calibration_batches(given: Any, network: OnnxGraph) -> list[Feed]:
+def _calibration_batches(given: Any, network: OnnxGraph, apart: int = 0) -> tuple[list[Feed], list[Feed]]:
     """What the network is fed, in turn: of an array, an npy or npz file, or a mapping of inputs' names to these.
+
+    Every `apart`-th row, or run of a fixed number of rows, goes into the second list, if there are enough.
 
     Arrays have rows, as the network reads them. One with an axis more has a whole input for each run (the state of a
     recurrent network, say), and then rows are run one by one. A single number is the same in all runs. A network that
@@ -218,13 +415,19 @@ def _calibration_batches(given: Any, network: OnnxGraph) -> list[Feed]:
         )
     if 0 in counts.values():
         raise InvalidInputError(f"the network reads {fixed} rows at a time, and calibration has fewer")
-    count = min(counts.values()) * (fixed or 1)
-    return [
-        {name: array[first : first + step] for name, array in rows.items()}
-        | {name: array[first // step] for name, array in whole.items()}
-        | same
-        for first in range(0, count, step)
-    ]
+    runs = np.arange(min(counts.values()))
+    is_apart = (runs % apart == apart - 1) & (len(runs) >= _LEAST_ROWS) if apart else np.zeros(len(runs), dtype=bool)
+
+    def feeds(chosen: NDArray[np.intp]) -> list[Feed]:
+        places = (chosen[:, None] * (fixed or 1) + np.arange(fixed or 1)).ravel()
+        return [
+            {name: array[places[first : first + step]] for name, array in rows.items()}
+            | {name: array[places[first] // step] for name, array in whole.items()}
+            | same
+            for first in range(0, len(places), step)
+        ]
+
+    return feeds(runs[~is_apart]), feeds(runs[is_apart])
 
 
 def _shape_of(kind: Any) -> list[int | None] | None:
@@ -289,23 +492,6 @@ def _check(array: NDArray[Any], name: str, shape: Sequence[int | None] | None) -
 
 def _fits(found: Sequence[int], wanted: Sequence[int | None]) -> bool:
     return len(found) == len(wanted) and all(size in (None, own) for own, size in zip(found, wanted, strict=True))
-
-
-def _compared(original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed]) -> tuple[float, float | None]:
-    """The relative squared error of the outputs, and how often the largest one of a row stays the largest."""
-    outputs = [value.name for value in original.graph.output]
-    before, after = (graph.runner(outputs) for graph in (original, network))
-    error, total, same, count = 0.0, 0.0, 0, 0
-    for feed in batches:
-        for was, now in zip(before(feed), after(feed), strict=True):
-            if was.dtype.kind != "f":
-                continue
-            error += float(((now.astype(float) - was) ** 2).sum())
-            total += float((was.astype(float) ** 2).sum())
-            if was.ndim == 2 and was.shape[1] > 1:
-                same += int((was.argmax(axis=1) == now.argmax(axis=1)).sum())
-                count += len(was)
-    return (error / total if total > 0 else 0.0), (same / count if count else None)
 
 
 def read_packed_weights(path: StrPath) -> dict[str, NDArray[Any]]:

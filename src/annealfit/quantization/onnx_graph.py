@@ -72,19 +72,22 @@ class OnnxGraph:
         inside = sum(list(node.input).count(name) for node in self.graph.node)
         return inside + sum(value.name == name for value in self.graph.output)
 
-    def runner(self, tensors: Sequence[str]) -> Callable[[Feed], list[NDArray[Any]]]:
-        """A function that computes these tensors, in order, for a batch of the network's inputs."""
+    def runner(self, tensors: Sequence[str], fed: str | None = None) -> Callable[[Feed], list[NDArray[Any]]]:
+        """A function that computes these tensors, in order, for a batch of the network's inputs.
+
+        `fed` is a tensor in single precision that is not computed, but among what is given.
+        """
         to_numpy = onnx_module("onnx.helper").tensor_dtype_to_np_dtype
         types = {name: np.dtype(to_numpy(kind.elem_type)) for name, kind in self.inputs.items()}
         computed = [name for name in dict.fromkeys(tensors) if name not in types]
         session: Any = None
         if computed:
-            part = self._part(computed).SerializeToString()
+            part = self._part(computed, fed).SerializeToString()
             with self._explained():
                 session = open_session(part)
 
         def run(feed: Feed) -> list[NDArray[Any]]:
-            found = {name: as_type(values, types[name], name) for name, values in feed.items()}
+            found = {name: as_type(values, types.get(name, values.dtype), name) for name, values in feed.items()}
             if computed:
                 with self._explained():
                     read = {value.name: found[value.name] for value in session.get_inputs()}
@@ -100,11 +103,17 @@ class OnnxGraph:
         except Exception as error:  # the runtime's errors have no common base but this
             raise InvalidInputError(f"onnxruntime cannot run {self.name}: {first_line(error)}") from error
 
-    def _part(self, tensors: Sequence[str]) -> Any:
+    def _part(self, tensors: Sequence[str], fed: str | None) -> Any:
         """The model that computes these tensors alone, and nothing that they do not need."""
         model = type(self.model).FromString(self.model.SerializeToString())
+        inputs = list(self.graph.input)
+        if fed is not None:
+            producer = next(node for node in model.graph.node if fed in node.output)
+            model.graph.node.remove(producer)
+            tensor = onnx_module().TensorProto.FLOAT
+            inputs.append(onnx_module("onnx.helper").make_tensor_value_info(fed, tensor, None))
         needed = prune(model.graph, tensors)
-        inputs = [value for value in self.graph.input if value.name in needed]
+        inputs = [value for value in inputs if value.name in needed]
         for field, values in (("input", inputs), ("output", [onnx_module().ValueInfoProto(name=n) for n in tensors])):
             model.graph.ClearField(field)
             getattr(model.graph, field).extend(values)
@@ -149,6 +158,7 @@ class WeightedNode:
     name: str
     operator: str
     source: str  # the tensor it reads
+    output: str  # the tensor it computes
     weight: str  # the constant
     bias: str | None  # the constant, where there is one that is its own
     shape: tuple[int, ...]  # of the constant
@@ -243,6 +253,7 @@ def _product(network: OnnxGraph, node: Any, name: str) -> _Found:
         name,
         node.op_type,
         source,
+        node.output[0],
         weight,
         _own_bias(network, bias, matrix.shape[0 if transposed else 1]),
         matrix.shape,
@@ -269,6 +280,7 @@ def _convolution(network: OnnxGraph, node: Any, name: str) -> _Found:
         name,
         "Conv",
         source,
+        node.output[0],
         weight,
         _own_bias(network, added[0] if added else "", len(filters)),
         filters.shape,

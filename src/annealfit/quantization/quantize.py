@@ -234,6 +234,8 @@ class LayerInNetwork:
     settings: Mapping[str, Any]  # of `quantize_layer`
     moments: Callable[[], Sequence[InputMoments | None]]  # of what each group of outputs sees, as layers are now
     put: Callable[[QuantizedLayer], object]  # takes over the new weights
+    # Changes of the settings, decided with what the layer becomes with others; `output_weights` is a list, by groups.
+    choose: Callable[[Callable[[Mapping[str, Any]], QuantizedLayer]], Mapping[str, Any]] | None = None
 
 
 def quantize_layers(layers: Iterable[LayerInNetwork]) -> dict[str, QuantizedLayer]:
@@ -243,11 +245,21 @@ def quantize_layers(layers: Iterable[LayerInNetwork]) -> dict[str, QuantizedLaye
         moments = layer.moments()
         matrices = np.split(layer.weights, len(moments), axis=1)
         biases = [None] * len(moments) if layer.bias is None else np.split(layer.bias, len(moments))
-        parts = [
-            quantize_layer(weights, inputs=seen, bias=bias, **layer.settings)
-            for weights, seen, bias in zip(matrices, moments, biases, strict=True)
-        ]
-        done[layer.name] = _side_by_side(parts)
+
+        def quantized(
+            changes: Mapping[str, Any],
+            layer: LayerInNetwork = layer,
+            given: Sequence[tuple[Any, ...]] = tuple(zip(matrices, moments, biases, strict=True)),
+        ) -> QuantizedLayer:
+            settings = {**layer.settings, **changes}
+            coupled = settings.pop("output_weights", None) or [None] * len(given)
+            parts = [
+                quantize_layer(weights, inputs=seen, bias=bias, output_weights=own, **settings)
+                for (weights, seen, bias), own in zip(given, coupled, strict=True)
+            ]
+            return _side_by_side(parts)
+
+        done[layer.name] = quantized({} if layer.choose is None else layer.choose(quantized))
         layer.put(done[layer.name])
     return done
 
