@@ -36,7 +36,7 @@ def test_a_small_network_is_written(folder):
     before = list(folder.iterdir())
     result = quantize(folder, "--bits", "1", "-o", str(output), "--plot", str(picture))
     assert result.exit_code == 0, result.output
-    for word in ("first", "MatMul", "12×16", "second", "Gemm", "gptq", "annealed", "times smaller", "Written"):
+    for word in ("first", "MatMul", "12×16", "second", "Gemm", "gptq", "annealed", "does not gain", "Written"):
         assert word in result.output
     small = onnx.load(output)
     assert set(read_packed_weights(output)) == {"w1", "w2"}
@@ -57,6 +57,21 @@ def test_json_has_every_number(folder):
     assert found["written"] == []
 
 
+def test_bits_in_the_mean_rows_to_validate_on_and_a_line_for_each_layer(folder):
+    np.save(folder / "V.npy", np.random.default_rng(1).normal(size=(70, 12)))
+    result = quantize(folder, "--mean-bits", "7", "--method", "gptq", "--validation", str(folder / "V.npy"))
+    assert result.exit_code == 0, result.output
+    assert "Quantising layer 2 of 2: second" in result.output
+    assert re.search(r"Network, calibration rows: divergence .*, error of the outputs .*%\.", result.output)
+    assert "Network, 70 held-out rows: divergence" in result.output
+    assert float(re.search(r"scales counted: ([\d.]+)\.\n", result.output)[1]) <= 7
+    limited = quantize(folder, "--time-limit", "0", "--damping", "0.01", "--json")
+    assert [layer["damping"] for layer in json.loads(limited.output)["layers"]] == [0.01, 0.01]
+    assert json.loads(limited.output)["held_out"]["rows"] == 40
+    both = quantize(folder, "--bits", "2", "--mean-bits", "2.5")
+    assert "give one of them" in str(both.exception)
+
+
 def test_a_sampler_by_its_word(folder):
     result = quantize(folder, "--bits", "1", "--sampler", "native:num_sweeps=10", "--json")
     assert result.exit_code == 0, result.output
@@ -75,6 +90,14 @@ def test_nothing_is_written_unless_asked(folder):
     result = quantize(folder, "--method", "nearest")
     assert "Add -o" in result.output
     assert sorted(folder.iterdir()) == before
+
+
+def test_larger_networks_become_smaller(folder):
+    onnx.save(perceptron(sizes=(12, 300, 5)), folder / "model.onnx")
+    result = quantize(folder, "--method", "nearest", "-o", str(folder / "small.onnx"))
+    before, after = ((folder / name).stat().st_size for name in ("model.onnx", "small.onnx"))
+    assert f"{before:,} bytes before, {after:,} packed: {before / after:.1f} times smaller" in result.output
+    assert before > 2 * after
 
 
 def test_what_stays_float_is_named_first_and_last(folder):

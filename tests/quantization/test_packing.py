@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from small_networks import constants_of, perceptron, run
 
@@ -43,3 +44,14 @@ def test_files_without_packed_weights(tmp_path):
     onnx.save(small, tmp_path / "broken.onnx")
     with pytest.raises(FileFormatError, match="broken.onnx"):
         read_packed_weights(tmp_path / "broken.onnx")
+
+
+def test_onnxruntime_unpacks_weights_when_it_opens_the_file(tmp_path):
+    # Then it runs the same operators as with float weights, and nothing of the function is left.
+    found, operators = quantize_network(perceptron(), ROWS, 2, method="nearest"), []
+    for model in (found.model, found.packed):
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        operators.append([node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node])
+    assert operators[0] == operators[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from typer import Argument, Option
 
 from annealfit._support.errors import InvalidInputError
 from annealfit.cli import options
-from annealfit.cli.output import Column, pick, plain, print_json, print_table, progress_bar, say
+from annealfit.cli.output import Column, errors, pick, plain, print_json, print_table, progress_bar, say
 from annealfit.quantization.grids import GRIDS
 
 if TYPE_CHECKING:
@@ -32,7 +33,11 @@ def quantize(
             "array for each input.",
         ),
     ],
-    bits: Annotated[int, Option(help="Bits per weight, 1 to 8.")] = 2,
+    bits: Annotated[int | None, Option(help="Bits per weight, 1 to 8.", show_default="2")] = None,
+    mean_bits: Annotated[
+        float | None,
+        Option(help="Instead: 1, 2, 4 or 8 bits in each layer, where they matter; at most so many in the mean."),
+    ] = None,
     output: Annotated[
         Path | None,
         Option(
@@ -55,7 +60,21 @@ def quantize(
     blocks: options.Blocks = None,
     levels: Annotated[str, Option(metavar="NAME", help=f"Which levels: {', '.join(GRIDS)}.")] = "symmetric",
     group_size: Annotated[int | None, Option(help="Inputs per scale.", show_default="one scale per output")] = None,
-    damping: Annotated[float, Option(help="Assumed noise, as a share of the inputs' power: for few rows.")] = 0.0,
+    damping: Annotated[
+        float | None,
+        Option(help="Assumed noise, as a share of the inputs' power.", show_default="chosen on held-out rows"),
+    ] = None,
+    validation: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Rows to choose on and to measure on, as of --calibration.",
+            show_default="every fifth calibration row",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None, Option(help="Seconds after which layers are rounded without annealing.", show_default="none")
+    ] = None,
     keep: Annotated[list[str] | None, Option(metavar="NODE", help="A node to leave as it is; can be repeated.")] = None,
     seed: Annotated[int, Option(help="Decides every anneal.")] = 0,
     plot: Annotated[Path | None, Option(metavar="FILE", help="Draw the errors: png, svg or pdf.")] = None,
@@ -64,7 +83,8 @@ def quantize(
     """Round a trained network's weights to a few bits each.
 
     The bits are chosen so that the network's outputs change as little as possible. Layers (MatMul, Gemm and Conv) are
-    quantised one after another, each with the inputs that the quantised layers before it produce. At 1 and 2 bits
+    quantised one after another, each with the inputs that the quantised layers before it produce. Errors of a layer's
+    outputs count by what they do to the network's, where that helps on held-out rows. At 1 and 2 bits
     annealing has a fraction of GPTQ's error; at 3 bits and more there is little left to win. The written file is small:
     levels are packed in it, and onnxruntime unpacks them when it opens it. What stays float is named first.
 
@@ -80,6 +100,8 @@ def quantize(
     from annealfit.studies.report.drawing import check_picture
     from annealfit.studies.report.figures import save_layer_errors
 
+    if bits is not None and mean_bits is not None:
+        raise InvalidInputError("--bits is for all layers, --mean-bits chooses them layer by layer; give one of them")
     if output is not None and output.suffix.lower() != ".onnx":
         raise InvalidInputError(f"{output.name} does not end in onnx, which is what is written: {output.stem}.onnx")
     if output is not None and output.resolve() == model.resolve():
@@ -93,23 +115,34 @@ def quantize(
         _method(method, sampler, blocks, seed) as chosen,  # a sampler may have a connection to close
         progress_bar("Quantising {task.description}", *columns, description="…") as update,
     ):
+
+        def told(number: int, total: int, name: str) -> None:
+            update(completed=number, total=total, description=plain(name))
+            if not (errors.is_terminal or as_json):
+                errors.print(
+                    f"Quantising layer {number + 1} of {total}: {plain(name)}", highlight=False, soft_wrap=True
+                )
+
         found = quantize_network(
             model,
             calibration,
-            bits,
+            bits or 2,
+            mean_bits=mean_bits,
             method=chosen,
             levels=levels,
             group_size=group_size,
             damping=damping,
+            validation=validation,
             keep=keep or (),
+            time_limit=time_limit,
             random_state=seed,
-            on_layer=lambda number, total, name: update(completed=number, total=total, description=plain(name)),
+            on_layer=told,
         )
     written = [] if output is None else [found.save(output)]
     if plot is not None:
         title = f"{model.name}, {found.layers[0].grid.count} levels per weight"
-        names, errors = [layer.name for layer in found], [layer.errors for layer in found]
-        written.append(save_layer_errors(names, errors, plot, title))
+        names, by_layer = [layer.name for layer in found], [layer.errors for layer in found]
+        written.append(save_layer_errors(names, by_layer, plot, title))
     if as_json:
         print_json(_describe(found, written))
     else:
@@ -141,16 +174,29 @@ def _print(found: QuantizedNetwork, written: Sequence[Path]) -> None:
         Column("weights", lambda layer: "×".join(map(str, layer.weights.shape))),
         *map(_error_column, found.layers[0].errors),
         Column("kept", lambda layer: f"{layer.error:.3g}"),
+        Column("bits", lambda layer: str(layer.grid.storage_bits)),
+        Column("damping", lambda layer: f"{layer.damping:g}"),
+        Column("along", lambda layer: "loss" if layer.along_loss else "layer", "left"),
         Column("bytes", lambda layer: f"{layer.bytes_before:,} → {layer.bytes_after:,}"),
         Column("seconds", lambda layer: f"{sum(layer.seconds.values()):.1f}"),
     ]
-    print_table(list(found), columns, title="Squared error of each layer's outputs, relative")
-    agreement = ""
-    if found.agreement is not None:
-        agreement = f"; the largest output is the same for {found.agreement:.1%} of the calibration rows"
-    say(f"Network: error of the outputs {found.output_error:.3g}{agreement}.")
+    print_table(
+        list(found),
+        columns,
+        title="Squared error of each layer's outputs, relative (along loss: weighted by what they do to the network)",
+    )
+    if any(layer.along_loss for layer in found):
+        say("Along the loss, errors of outputs count by what they do to the network's outputs.")
+    own = found.held_out
+    rows = [("calibration", found.divergence, found.output_error, found.agreement)]
+    rows += [] if own is None else [(f"{own.rows} held-out", own.divergence, own.error, own.agreement)]
+    for kind, divergence, error, agreement in rows:
+        same = "" if agreement is None else f", the largest output is the same for {agreement:.1%}"
+        say(f"Network, {kind} rows: divergence {divergence:.3g}, error of the outputs {error:.3g}{same}.")
+    say(f"Bits per weight in the mean, scales counted: {found.mean_bits:.3g}.")
     ratio = found.bytes_before / max(found.bytes_after, 1)
-    say(f"File: {found.bytes_before:,} bytes before, {found.bytes_after:,} packed: {ratio:.1f} times smaller.")
+    change = f"{ratio:.1f} times smaller" if ratio > 1 else "a network this small does not gain by packing"
+    say(f"File: {found.bytes_before:,} bytes before, {found.bytes_after:,} packed: {change}.")
     _say_floats(found.floats)
     for path in written:
         say(f"Written: {path}")
@@ -170,12 +216,13 @@ def _describe(found: QuantizedNetwork, written: Sequence[Path]) -> dict[str, Any
                 **pick(layer, "name", "operator"),
                 "shape": list(layer.weights.shape),
                 "levels": layer.grid.levels.tolist(),
-                **pick(layer, "errors", "error", "bytes_before", "bytes_after"),
+                **pick(layer, "errors", "error", "damping", "along_loss", "bytes_before", "bytes_after"),
                 "seconds": sum(layer.seconds.values()),
             }
             for layer in found
         ],
         "floats": dict(found.floats),
-        **pick(found, "output_error", "agreement", "bytes_before", "bytes_after"),
+        **pick(found, "output_error", "agreement", "divergence", "mean_bits", "bytes_before", "bytes_after"),
+        "held_out": None if found.held_out is None else asdict(found.held_out),
         "written": [str(path) for path in written],
     }
