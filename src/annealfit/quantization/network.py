@@ -179,7 +179,7 @@ def quantize_network(
         done.append(_put(node, network, found, *choices.made[node.name]))
 
     def moments(node: WeightedNode) -> list[InputMoments]:
-        found, per_row = _moments(node, original, network, batches)
+        found, per_row = _moments(node, original, network if done else original, batches)
         few[node.name] = int(np.ceil(_ROWS_PER_INPUT * found[0].size / per_row))
         return found
 
@@ -358,11 +358,12 @@ def _moments(
     now, before = (graph.runner([node.source]) for graph in (network, original))
     sums, rows = [MomentSums() for _ in range(node.n_groups)], 0
     for feed in batches:
-        (seen,), (reference,) = now(feed), before(feed)
+        seen = now(feed)[0]
+        reference = seen if network is original else before(feed)[0]
         for parts in zip(node.rows(seen), node.rows(reference), strict=True):
             rows += len(parts[0][0])
             for total, part, wanted in zip(sums, *parts, strict=True):
-                total.add(part, wanted)
+                total.add(part, None if network is original else wanted)  # a third of the products
     return [total.moments() for total in sums], rows / sum(_rows_of(feed) for feed in batches)
 
 

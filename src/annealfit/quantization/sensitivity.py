@@ -99,7 +99,7 @@ def output_weights_of(node: WeightedNode, network: OnnxGraph, feeds: Sequence[Fe
         for feed in feeds:
             if rows >= most:
                 break
-            feed = _first_rows(feed, network, most - rows)  # noqa: PLW2901
+            feed = _first_rows(feed, network, most - rows)
             (values,) = layer(feed)
             moved = _responses(values, channel, partial(_run_from, rest, feed, node.output), generator)
             responses.append(moved)
