@@ -6,6 +6,8 @@ convolutions  the same of a small convolution network
 unseen        one network: the first layer's error on images that it was not calibrated on
 neighbour     Fashion-MNIST, EMNIST and CIFAR-10 (grey): beside simulated annealing on the formulation that rounds
               every weight up or down (Subiñas et al.)
+loss          MNIST, Fashion-MNIST and KMNIST: layers along the network's loss beside their own errors, by the
+              divergence of the network's answers on the test images
 time          a layer of 784×128 at 2 bits, and dwave-samplers on the same problems
 
 Errors are squared errors of a layer's outputs, relative to their variance, on 2,000 calibration images; all methods
@@ -30,6 +32,8 @@ from annealfit.problems.problem import QuadraticProblem
 from annealfit.problems.problem import Problems
 from annealfit.quantization import GPTQ, Annealed, Descent, Grid, InputMoments, quantize_layer, quantize_network
 from annealfit.quantization.layer_problem import Layer, LayerProblem, Rounding, to_problems
+from annealfit.quantization.onnx_graph import OnnxGraph
+from annealfit.quantization.sensitivity import compare
 from annealfit.studies.report.figures import save_layer_errors
 from annealfit.samplers import SimulatedAnnealer
 from benchmarks.quantized_networks import Trained, conv_net, perceptron
@@ -122,8 +126,41 @@ def _seen_and_unseen(trained: Trained, name: str, count: int, damping: float) ->
     return found
 
 
+OWN_ERRORS: dict[str, Any] = {"damping": 0.0, "along_loss": False}  # every layer along its own error, as in 0.2.0
+
+
 def _quantized(trained: Trained, method: str, grid: dict[str, Any]) -> Any:
-    return quantize_network(trained.model, trained.calibration, method=method, **grid)
+    settings = {"validation": trained.X_test[:100], **OWN_ERRORS, **grid}  # nothing is held out, nothing chosen
+    return quantize_network(trained.model, trained.calibration, method=method, **settings)
+
+
+def loss(folder: Path | None, *, quick: bool) -> None:
+    """Divergence and accuracy on the test images; quickly: of MNIST."""
+    rows, methods = [], {"GPTQ": "gptq", "descent, own errors": "descent", "annealed, own errors": "annealed"}
+    for dataset in ("mnist",) if quick else ("mnist", "fashion_mnist", "kmnist"):
+        trained = perceptron(dataset, 0, folder, epochs=5)
+        before = _outputs(trained.model, trained.X_test)
+        for bits in (1, 2):
+            cells = [dataset, str(bits)]
+            for title, method in [*methods.items(), ("annealed, chosen", None)]:
+                began = time.process_time()
+                if method is None:
+                    found = quantize_network(trained.model, trained.calibration, bits)
+                else:
+                    found = _quantized(trained, method, {"bits": bits})
+                seconds = time.process_time() - began
+                pair = [before], [_outputs(found.model, trained.X_test)]
+                cells.append(
+                    f"{compare([pair]).divergence:.4f}, {100 * trained.accuracy(found.model):.2f}, {seconds:.0f}"
+                )
+                print("#", dataset, bits, title, cells[-1], flush=True)
+            rows.append(cells)
+    headings = ["network", "bits", *methods, "annealed, chosen on held-out rows"]
+    print_table("divergence, test accuracy in %, processor seconds", headings, rows)
+
+
+def _outputs(model: Any, rows: np.ndarray) -> np.ndarray:
+    return OnnxGraph(model).runner([model.graph.output[0].name])({"x": rows})[0]
 
 
 class UpOrDown:
@@ -265,6 +302,7 @@ PARTS = {
     "convolutions": convolutions,
     "unseen": unseen,
     "neighbour": neighbour,
+    "loss": loss,
     "time": timing,
 }
 
