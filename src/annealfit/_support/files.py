@@ -355,7 +355,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[A
     values = content[stream.tell() :]
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != len(values):
         raise ValueError(f"an array of shape {shape} and type {dtype} in {len(values)} bytes")
-    if dtype.itemsize == 0 and math.prod(shape):  # NumPy would allocate a byte for each
+    if dtype.itemsize == 0 and 0 not in shape:  # NumPy would allocate a byte for each
         raise ValueError(f"an array of shape {shape} whose elements have no bytes")
     return np.frombuffer(bytearray(values), dtype).reshape(shape, order="F" if by_columns else "C")
 
