@@ -201,8 +201,10 @@ class Store:
 
     def read_whole(self, specs: Iterable[RunSpec] | None = None) -> tuple[list[Record], dict[Path, str]]:
         """Return the records of these runs, by default of all, and for each damaged file what is wrong with it."""
-        found = sorted((self.folder / "records").glob("*.safetensors"))
-        paths = found if specs is None else (path for path in map(self.path, specs) if path.exists())
+        if specs is None:
+            paths = sorted((self.folder / "records").glob("*.safetensors"))
+        else:
+            paths = [path for path in map(self.path, specs) if path.exists()]
         records, damaged = [], {}
         for path in paths:
             try:
