@@ -17,6 +17,7 @@ from annealfit._support.errors import FileFormatError, InvalidInputError, Missin
 from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import charts
 from annealfit.studies.report.claims import leading_groups, opening_sentences
+from annealfit.studies.report.figures import save_paper_figures
 from annealfit.studies.report.page import PAPER_LINK, read_records, render, summarise_records, write_report
 from annealfit.studies.report.tables import groups
 
@@ -159,6 +160,15 @@ def test_assets(run_folder, tmp_path):
     } <= names
     assert all(path.stat().st_size for path in paths)
     assert (tmp_path / "tables" / "times.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_foreign_record_writes_nothing_outside_of_the_folder(records, tmp_path):
+    pytest.importorskip("matplotlib")
+    foreign = replace(records[0], spec=replace(records[0].run, dataset="x/../../victim/logo"))
+    (tmp_path / "victim").mkdir()
+    for path in save_paper_figures([foreign], tmp_path / "tables"):
+        assert path.resolve().parent == tmp_path / "tables"
+    assert not list((tmp_path / "victim").iterdir())
 
 
 def test_png_is_the_image():

@@ -39,6 +39,15 @@ METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo", *NETWORK_METHODS)
 _LONGEST_NAME = 64  # characters of a data set's name in a file name
 
 
+def file_name(dataset: str) -> str:
+    """Return a part of a file name for a data set, whose own name may be a path, or anything in a foreign record.
+
+    >>> file_name("x/../../logo")
+    'x_logo'
+    """
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", dataset)[:_LONGEST_NAME]
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """One method on one data set with one seed: everything that decides the result of a run.
@@ -80,8 +89,7 @@ class RunSpec:
         """File name of the record: readable at the front, a digest of all fields at the end."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
         parts = [f"-{word}" for word in (self.preset, self.images) if word not in (None, "stated")]
-        name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.dataset)[:_LONGEST_NAME]  # a data set may be a path
-        return f"{name}-{self.label}{''.join(parts)}-seed{self.seed}-{digest}"
+        return f"{file_name(self.dataset)}-{self.label}{''.join(parts)}-seed{self.seed}-{digest}"
 
     def to_json(self) -> dict[str, Any]:
         """The fields that differ from their default: a field added later does not change old ids."""

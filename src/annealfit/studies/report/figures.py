@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.files import replacing
-from annealfit.studies.records import CLASSICAL, Record
+from annealfit.studies.records import CLASSICAL, Record, file_name
 from annealfit.studies.report import charts, drawing
 from annealfit.studies.report.drawing import FAINT, INK, SERIES, SOFT, dress, make_figure, shown_plainly
 from annealfit.studies.report.tables import Group, by_dataset, dataset_title, groups
@@ -227,10 +227,10 @@ def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
 
 def _paper_figures(found: Sequence[Group]) -> Iterator[tuple[str, Any]]:
     for dataset, members in by_dataset(found).items():
-        yield f"convergence-{dataset}", _draw_mean_convergence(dataset, members)
+        yield f"convergence-{file_name(dataset)}", _draw_mean_convergence(dataset, members)
         contenders = [group for group in members if group.spec.bits is None or group.has_most_bits]
         if contenders:
-            yield f"confusion-{dataset}", _draw_confusion(dataset, contenders)
+            yield f"confusion-{file_name(dataset)}", _draw_confusion(dataset, contenders)
     timed = [row for row in charts.times(found) if row["paper"] is not None]
     if timed:
         yield "times", _draw_times(timed)
