@@ -335,6 +335,7 @@ def is_dask(value: Any) -> bool:
 def is_out_of_core(table: Any) -> bool:
     """Whether a table is read in slices: a memory-mapped array, or an object of HDF5's or zarr's kind.
 
+    >>> from annealfit.data.rows.tables import SlicedTable
     >>> is_out_of_core(np.zeros((3, 2))), is_out_of_core(SlicedTable(np.zeros((3, 2))))
     (False, True)
     """
