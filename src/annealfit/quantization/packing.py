@@ -35,7 +35,7 @@ def dequantized(levels: NDArray[Any], scales: NDArray[Any], group_size: int | No
 
 
 def pack_network(model: Any, layers: Sequence[Any]) -> tuple[Any, dict[str, str]]:
-    """A copy of an ONNX model with the weights of these `NetworkLayer`s packed; and why some stay float, by name."""
+    """Return a copy of an ONNX model with the weights of these layers packed; and why some stay float, by name."""
     small = _with_opset(type(model).FromString(model.SerializeToString()))
     opset = next(one.version for one in small.opset_import if one.domain in ("", "ai.onnx"))
     constants = {tensor.name: tensor for tensor in small.graph.initializer}
