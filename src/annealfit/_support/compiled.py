@@ -47,7 +47,7 @@ def compiled(*signatures: Any, **options: Any) -> Callable[[Callable[..., Any]],
         is_cached = any(Path(kernel.stats.cache_path).glob(f"*.{name}-*.nbi"))
         if not is_cached and not _announced:
             _announced.append(module)
-            _logger.warning("Compiling code for this machine; this takes up to 15 seconds, once.")
+            _logger.warning("Compiling code for this machine; this takes some 20 seconds, once.")
         for signature in signatures:
             kernel.compile(signature)
         if signatures:
