@@ -10,7 +10,7 @@ from annealfit._support.lazy import find_moved_modules, lazy_exports
 if TYPE_CHECKING:
     from annealfit.data.datasets import load_dataset
     from annealfit.data.features import RandomConvFeatures
-    from annealfit.models import AnnealedClassifier, AnnealedConvNet
+    from annealfit.models import AnnealedClassifier, AnnealedConvNet, QUBORidge, QUBORidgeClassifier
     from annealfit.problems.encoding import Encoding
     from annealfit.problems.problem import QuadraticProblem
     from annealfit.training.checkpoint import Checkpoint
@@ -25,6 +25,8 @@ __all__ = [
     "Encoding",
     "FilterMethod",
     "Method",
+    "QUBORidge",
+    "QUBORidgeClassifier",
     "QuadraticProblem",
     "RandomConvFeatures",
     "load_dataset",
@@ -39,6 +41,8 @@ __getattr__, __dir__ = lazy_exports(
         "Encoding": "problems",
         "FilterMethod": "training.method",
         "Method": "training.method",
+        "QUBORidge": "models",
+        "QUBORidgeClassifier": "models",
         "QuadraticProblem": "problems",
         "RandomConvFeatures": "data.features",
         "load_dataset": "data.datasets",

@@ -7,9 +7,10 @@ from annealfit._support.lazy import lazy_exports
 if TYPE_CHECKING:
     from annealfit.models.classifier import PRESETS, AnnealedClassifier
     from annealfit.models.conv_net import AnnealedConvNet
+    from annealfit.models.family.ridge import QUBORidge, QUBORidgeClassifier
     from annealfit.models.messages import CUT_SHORT
 
-__all__ = ["CUT_SHORT", "PRESETS", "AnnealedClassifier", "AnnealedConvNet"]
+__all__ = ["CUT_SHORT", "PRESETS", "AnnealedClassifier", "AnnealedConvNet", "QUBORidge", "QUBORidgeClassifier"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -18,5 +19,7 @@ __getattr__, __dir__ = lazy_exports(
         "PRESETS": "classifier",
         "AnnealedClassifier": "classifier",
         "AnnealedConvNet": "conv_net",
+        "QUBORidge": "family.ridge",
+        "QUBORidgeClassifier": "family.ridge",
     },
 )

@@ -1,0 +1,101 @@
+"""What the models of the family share: a sampler in use, with an account of what it solved, and checks of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from annealfit._support.arrays import Array
+from annealfit._support.errors import InvalidInputError, SamplerError
+from annealfit._support.randomness import child_seeds, seed_of
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import Problems
+from annealfit.samplers import Sampler
+from annealfit.samplers.catalogue import opened_sampler
+from annealfit.samplers.protocol import solve_checked
+
+PROBLEMS_AT_ONCE = 1 << 14  # bounds memory: a problem's answer is an object
+
+
+class Solver:
+    """A sampler in use: solves batches of problems, and counts."""
+
+    def __init__(self, sampler: Sampler, seed: int) -> None:
+        self.sampler, self.seed = sampler, seed
+        self.calls = self.n_solves = self.n_variables = 0
+
+    def solve(self, problems: Problems, *, same_seed: bool = False) -> tuple[NDArray[np.uint8], Array]:
+        """Return the best bits (P, D, K) and energies (P,) of problems with a common curvature.
+
+        Seeds are children of the solver's by call and problem. With the `same_seed` for all, an answer depends on its
+        problem alone and not on its place among others, as is asked of a transformer.
+        """
+        count = len(problems)
+        bits = np.empty((count, problems.n_parameters, problems.bits), dtype=np.uint8)
+        energies = np.empty(count)
+        seeds = np.full(count, self.seed) if same_seed else child_seeds(self.seed, self.calls, np.arange(count))
+        for first in range(0, count, PROBLEMS_AT_ONCE):
+            part = slice(first, first + PROBLEMS_AT_ONCE)
+            answers = solve_checked(self.sampler, problems[part], seeds[part].tolist())
+            for place, answer in enumerate(answers, first):
+                if answer.failure is not None:
+                    raise SamplerError(f"problem {place + 1} of {count} was not solved: {answer.failure}")
+                bits[place], energies[place] = answer.best_bits, answer.best_energy
+        self.calls += 1
+        self.n_solves += count
+        self.n_variables = max(self.n_variables, problems.n_parameters * problems.bits)
+        return bits, energies
+
+
+class QUBOEstimator(BaseEstimator):
+    """A model whose problems have `bits` bits per parameter and are solved by `sampler`.
+
+    After `fit`, `n_solves_` is the number of problems solved and `n_variables_` that of the bits of the largest.
+    """
+
+    bits: int
+    sampler: Any
+    random_state: Any
+    n_solves_: int
+    n_variables_: int
+
+    def _default_sampler(self) -> Any:
+        """Return what solves the problems if the user names nothing; None is the default of trainings."""
+        return None
+
+    def _rows(self, X: Any) -> Array:
+        """Return the rows (N, D) that a fitted model is asked about, checked."""
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    @contextmanager
+    def _solver(self, seed: int | None = None, *, count: bool = True) -> Iterator[Solver]:
+        """Open the sampler; at the end the account is kept, unless it is a transform's or a prediction's."""
+        Encoding(self.bits, 1.0)
+        own = seed_of(self.random_state) if seed is None else seed
+        with opened_sampler(self._default_sampler() if self.sampler is None else self.sampler, own) as sampler:
+            solver = Solver(sampler, own)
+            yield solver
+        if count:
+            self.n_solves_, self.n_variables_ = solver.n_solves, solver.n_variables
+
+
+def check_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the sorted labels (C,), at least two, and the position among them of every row's (N,)."""
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise InvalidInputError(f"y has one class, {classes.tolist()}; a classifier needs at least two")
+    return classes, codes
+
+
+def labels_of(scores: Array, classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the label of each row from scores (N, C), or those of the second of two classes (N,)."""
+    return classes[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
