@@ -10,7 +10,7 @@ from annealfit._support.lazy import find_moved_modules, lazy_exports
 if TYPE_CHECKING:
     from annealfit.data.datasets import load_dataset
     from annealfit.data.features import RandomConvFeatures
-    from annealfit.models import AnnealedClassifier, AnnealedConvNet, QUBORidge, QUBORidgeClassifier
+    from annealfit.models import QUBOSVC, AnnealedClassifier, AnnealedConvNet, QUBORidge, QUBORidgeClassifier
     from annealfit.problems.encoding import Encoding
     from annealfit.problems.problem import QuadraticProblem
     from annealfit.training.checkpoint import Checkpoint
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 __all__ = [
+    "QUBOSVC",
     "AnnealedClassifier",
     "AnnealedConvNet",
     "Checkpoint",
@@ -43,6 +44,7 @@ __getattr__, __dir__ = lazy_exports(
         "Method": "training.method",
         "QUBORidge": "models",
         "QUBORidgeClassifier": "models",
+        "QUBOSVC": "models",
         "QuadraticProblem": "problems",
         "RandomConvFeatures": "data.features",
         "load_dataset": "data.datasets",

@@ -8,9 +8,18 @@ if TYPE_CHECKING:
     from annealfit.models.classifier import PRESETS, AnnealedClassifier
     from annealfit.models.conv_net import AnnealedConvNet
     from annealfit.models.family.ridge import QUBORidge, QUBORidgeClassifier
+    from annealfit.models.family.svm import QUBOSVC
     from annealfit.models.messages import CUT_SHORT
 
-__all__ = ["CUT_SHORT", "PRESETS", "AnnealedClassifier", "AnnealedConvNet", "QUBORidge", "QUBORidgeClassifier"]
+__all__ = [
+    "CUT_SHORT",
+    "PRESETS",
+    "QUBOSVC",
+    "AnnealedClassifier",
+    "AnnealedConvNet",
+    "QUBORidge",
+    "QUBORidgeClassifier",
+]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -21,5 +30,6 @@ __getattr__, __dir__ = lazy_exports(
         "AnnealedConvNet": "conv_net",
         "QUBORidge": "family.ridge",
         "QUBORidgeClassifier": "family.ridge",
+        "QUBOSVC": "family.svm",
     },
 )

@@ -15,6 +15,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from annealfit._support.arrays import unique_labels, without_extremes
 from annealfit._support.errors import InvalidInputError, check_number
 from annealfit._support.randomness import child_seed
 from annealfit.data.rows import DaskRows, Rows, Selection, SlicedTable, rows_of
@@ -141,11 +142,8 @@ def _classes_of(targets: NDArray[Any]) -> NDArray[Any]:
 
     Integers are always labels; where most of them are different scikit-learn warns.
     """
-    are_whole = targets.dtype.kind in "iub"
-    if not are_whole:
-        check_classification_targets(targets)
-    classes = np.unique(targets)
-    if are_whole and 2 * len(classes) > len(targets):
+    classes = unique_labels(targets)
+    if targets.dtype.kind not in "iub" or 2 * len(classes) > len(targets):
         check_classification_targets(targets)
     return classes
 
@@ -198,7 +196,7 @@ def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | No
         raise InvalidInputError(f"sample_weight has shape {weights.shape}; expected ({count},), a weight for each row")
     if (weights < 0).any() or not weights.any():
         raise InvalidInputError("sample_weight must hold numbers of at least 0, and not only zeros")
-    return weights
+    return without_extremes(weights)
 
 
 def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArray[Any]) -> LabelledTable:
@@ -208,7 +206,7 @@ def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArra
     totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
     of_classes = factors_of_classes(class_weight, totals, classes)
     weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
-    return LabelledTable(table.features, table.targets, weights)
+    return LabelledTable(table.features, table.targets, without_extremes(weights))
 
 
 def factors_of_classes(class_weight: Any, totals: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
@@ -220,7 +218,7 @@ def factors_of_classes(class_weight: Any, totals: NDArray[Any], classes: NDArray
         # As scikit-learn defines it: every class has the same total weight, and all rows together the same as before.
         of_classes = totals.sum() / (len(classes) * totals)
     else:
-        of_classes = compute_class_weight(dict(class_weight), classes=classes, y=classes)
+        of_classes = without_extremes(compute_class_weight(dict(class_weight), classes=classes, y=classes))
     if not np.isfinite(of_classes).all() or (of_classes <= 0).any():
         raise InvalidInputError(
             f"class_weight is {class_weight!r}; weights must be finite numbers above 0: to leave a class out, leave "

@@ -187,6 +187,8 @@ def _weights_of_labels(stored: Field) -> Any:
 
 
 def _labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
+    if labels.dtype == np.longdouble and (labels.astype(float) == labels).all():
+        labels = labels.astype(float)
     values = labels.tolist()
     if labels.dtype.kind not in "biufUO" or (
         labels.dtype == object and not all(isinstance(value, str) for value in values)

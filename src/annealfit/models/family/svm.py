@@ -1,0 +1,195 @@
+"""Support vector machines as QUBOs (Willsch et al. 2020; Date et al. 2021): the dual over K-bit multipliers."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils.validation import validate_data
+
+from annealfit._support.arrays import Array
+from annealfit._support.errors import InvalidInputError, check_number, choose
+from annealfit.models.family.solving import QUBOEstimator, check_labels, labels_of
+from annealfit.problems.bounds import lower_bounds
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.problem import Problems
+
+KERNELS = ("linear", "rbf")
+MOST_ROWS = 10_000  # whose kernel matrix takes 0.8 GB
+
+
+class QUBOSVC(ClassifierMixin, QUBOEstimator):
+    """Support vector machine by QUBO: `½αᵀ(yyᵀ∘K)α − 1ᵀα + ½ξ(yᵀα)²`, α on 2^K levels from 0 to C.
+
+    Willsch, Willsch, De Raedt and Michielsen, "Support vector machines on the D-Wave quantum annealer", Computer
+    Physics Communications 248 (2020). In `v = y∘α` the curvature is `K + ξ`, whatever the labels, so the problems of
+    one class against the others share it and are solved together. The bias is the one that minimises the hinge loss
+    of the rows. Each problem has N·K variables: `BlockSampler` solves it on annealers that are too small.
+
+    Parameters
+    ----------
+    bits : int
+        Bits per multiplier, K.
+    C : float
+        Largest multiplier, as in scikit-learn's `SVC`.
+    kernel : {"rbf", "linear"}
+    gamma : {"scale", "auto"} or float
+        Of `exp(−γ‖x − x'‖²)`, as in scikit-learn.
+    constraint : float
+        ξ, the weight of `yᵀα = 0`. A large one makes the problem hard: flips of single bits all break the equation.
+    n_answers : int
+        Solve so many times with other seeds, and use the mean of the multipliers.
+    sampler : Sampler, dimod sampler, word or None
+        What solves the problems; None is `LevelAnnealer()`.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted, shape (C,)
+    support_ : positions of the rows with a multiplier above 0, (S,)
+    support_vectors_ : those rows, (S, D)
+    dual_coef_ : array of shape (P, S)
+        `y∘α` of each class against the others; for two classes P is 1.
+    intercept_ : array of shape (P,)
+    energies_, lower_bounds_ : arrays of shape (P,)
+        Twice the objective at the best answer, and a proven lower bound of it over all bits.
+    n_solves_, n_variables_ : problems solved, variables of a problem
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = QUBOSVC(random_state=0).fit(X, y)
+    >>> clf.n_variables_, clf.score(X, y) > 0.95
+    (300, True)
+
+    """
+
+    def __init__(
+        self,
+        bits: int = 2,
+        C: float = 1.0,
+        kernel: str = "rbf",
+        *,
+        gamma: str | float = "scale",
+        constraint: float = 0.1,
+        n_answers: int = 1,
+        sampler: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.bits = bits
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.constraint = constraint
+        self.n_answers = n_answers
+        self.sampler = sampler
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to rows X (N, D) and N labels of any type."""
+        X, signs = self._prepare(X, y)
+        kernel = self._kernel(X, X)
+        problems = self._problems(kernel, signs)
+        with self._solver() as solver:
+            solved = [solver.solve(problems) for _ in range(self.n_answers)]
+        centres = signs * self.C / 2
+        answers = [self._multipliers(problems.decode(bits) + centres, signs) for bits, _ in solved]
+        products = np.mean(answers, axis=0)
+        constants = self._constants(kernel, signs)
+        self.energies_ = np.min([energies for _, energies in solved], axis=0) + constants
+        self.lower_bounds_ = lower_bounds(problems, tight=True) + constants
+        self.intercept_ = np.array([_bias(row @ kernel, own) for row, own in zip(products, signs, strict=True)])
+        found = np.flatnonzero(products.any(axis=0))
+        self.support_, self.support_vectors_, self.dual_coef_ = self._order[found], X[found], products[:, found]
+        return self
+
+    def problems(self, X: Any, y: Any) -> Problems:
+        """Return the problems, one per class against the others, for other solvers: bits of `v = y∘α`.
+
+        Rows are in an order in which the classes take turns, so that every block of a `BlockSampler` has all of them.
+        """
+        X, signs = self._prepare(X, y)
+        return self._problems(self._kernel(X, X), signs)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return `Σ_n y_n α_n K(x_n, x) + b` of each class, (N, C); for two classes that of the second, (N,)."""
+        scores = self._kernel(self._rows(X), self.support_vectors_) @ self.dual_coef_.T + self.intercept_
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the largest decision function, (N,)."""
+        return labels_of(self.decision_function(X), self.classes_)
+
+    def _prepare(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """Return the rows and the signs ±1 of each class (P, N); sets what predictions need to know of them."""
+        check_number("C", self.C, above=0)
+        check_number("constraint", self.constraint, minimum=0)
+        check_number("n_answers", self.n_answers, Integral, minimum=1)
+        choose("kernel", self.kernel, KERNELS)
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        if len(X) > MOST_ROWS:
+            raise InvalidInputError(
+                f"X has {len(X)} rows, whose kernel matrix takes {len(X) ** 2 * 8 / 2**30:.1f} GiB; "
+                f"the limit is {MOST_ROWS} rows: train on fewer"
+            )
+        self.classes_, codes = check_labels(y)
+        if isinstance(self.gamma, str):
+            variance = float(X.var()) if choose("gamma", self.gamma, ("scale", "auto")) == "scale" else 1.0
+            self.gamma_ = 1 / (X.shape[1] * (variance or 1.0))
+        else:
+            check_number("gamma", self.gamma, above=0)
+            self.gamma_ = float(self.gamma)
+        self._order = _alternating(codes)
+        signs = np.where(codes[self._order] == np.arange(len(self.classes_))[:, None], 1.0, -1.0)
+        return X[self._order], signs if len(signs) > 2 else signs[1:]
+
+    def _kernel(self, rows: Array, others: Array) -> Array:
+        return pairwise_kernels(rows, others, metric=self.kernel, filter_params=True, gamma=self.gamma_)
+
+    def _problems(self, kernel: Array, signs: Array) -> Problems:
+        """Return `vᵀ(K + ξ)v − 2yᵀv` around the middle `yC/2` of the multipliers: a shift of the gradient."""
+        curvature = Curvature(kernel + self.constraint)
+        gradients = self.C / 2 * signs @ curvature.matrix - signs
+        return Problems((curvature,), gradients, np.full(len(signs), self.C / 2), int(self.bits))
+
+    def _constants(self, kernel: Array, signs: Array) -> Array:
+        """Return twice the objective in the middle, `v = yC/2`, (P,)."""
+        middle = signs * self.C / 2
+        return np.vecdot(middle @ (kernel + self.constraint) - 2 * signs, middle)
+
+    def _multipliers(self, products: Array, signs: Array) -> Array:
+        """Return `v` (P, N) without the rounding of the levels, so that 0 is 0."""
+        step = self.C / ((1 << int(self.bits)) - 1)
+        return signs * np.rint(signs * products / step) * step
+
+
+def _alternating(codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return an order of rows in which the classes take turns.
+
+    >>> _alternating(np.array([0, 0, 0, 1, 1])).tolist()
+    [0, 3, 1, 4, 2]
+    """
+    turns = np.empty(len(codes), dtype=np.intp)
+    for label in range(codes.max() + 1):
+        own = np.flatnonzero(codes == label)
+        turns[own] = np.arange(len(own))
+    return np.lexsort((codes, turns))
+
+
+def _bias(scores: Array, signs: Array) -> float:
+    """Return the `b` that minimises `Σ_n max(0, 1 − y_n(f_n + b))`, the middle of them if there are several.
+
+    The slope is minus the number of positive rows with `b < 1 − f`, plus that of negative rows with `b > −1 − f`: it
+    rises by 1 at each of the points `y − f`.
+
+    >>> _bias(np.array([2.0, -2.0, -3.0]), np.array([1.0, -1.0, -1.0]))
+    0.0
+    """
+    positive = int((signs > 0).sum())
+    points = np.sort(signs - scores)
+    return float((points[positive - 1] + points[positive]) / 2)
