@@ -267,3 +267,23 @@ def test_labels_of_dates_are_refused_when_saving(tmp_path, blobs):
     clf.classes_ = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")
     with pytest.raises(InvalidInputError, match="cannot be stored"):
         clf.save(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array([0, "NaT"], dtype="datetime64[D]"), "hold NaT"),
+        (np.array(["a", None], dtype=object), "types NoneType, str"),
+        (np.array([1, "b"], dtype=object), "types int, str"),
+    ],
+)
+def test_labels_that_are_missing_or_of_several_types_are_refused(labels, message):
+    with pytest.raises(InvalidInputError, match=message):
+        AnnealedClassifier(max_iter=1).fit(np.eye(40), labels[np.arange(40) % 2])
+
+
+def test_labels_in_extended_precision_are_stored_as_double(tmp_path, blobs):
+    X, y = blobs
+    clf = AnnealedClassifier(max_iter=2, random_state=0).fit(X, y.astype(np.longdouble))
+    clf.save(tmp_path / "m")
+    assert np.array_equal(AnnealedClassifier.load(tmp_path / "m").predict(X), clf.predict(X))

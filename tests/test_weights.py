@@ -1,5 +1,6 @@
 """Sample weights and class weights: repeated and absent rows, the optimum of scikit-learn, invalid weights."""
 
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
@@ -79,6 +80,25 @@ def test_only_proportions_of_weights_matter():
     weights = generator.uniform(0.5, 2.0, size=40)
     assert_same(fit(X, y, weights), fit(X, y, weights * 1024.0))
     assert_same(fit(X, y, 3.0), fit(X, y))
+
+
+@pytest.mark.parametrize("size", [1e-310, 1e-45, 1e38, 1e307])
+@pytest.mark.parametrize("stored", ["memory", "mapped", "dask", "classes"])
+@pytest.mark.parametrize("n_features", [3, 110])
+def test_weights_of_any_size_are_those_of_size_one(size, stored, n_features, tmp_path):
+    """Features are in single precision; 110 of them are also multiplied in single precision."""
+    generator = np.random.default_rng(0)
+    X, weights = generator.normal(size=(200, n_features)).astype(np.float32), generator.uniform(0.5, 2.0, 200)
+    y = (X[:, 0] + 0.5 * generator.normal(size=200) > 0).astype(int)
+    expected = AnnealedClassifier(random_state=0).fit(X, y, weights)
+    np.save(tmp_path / "X.npy", X)
+    given = {"mapped": np.load(tmp_path / "X.npy", mmap_mode="r"), "dask": da.from_array(X, chunks=(64, -1))}
+    of_classes = {0: size, 1: size} if stored == "classes" else None
+    found = AnnealedClassifier(random_state=0, class_weight=of_classes).fit(
+        given.get(stored, X), y, weights if of_classes else weights * size
+    )
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-9)
+    assert found.stop_reason_ == "tolerance"
 
 
 def imbalanced(n_classes, seed=0):

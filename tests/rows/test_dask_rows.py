@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from annealfit import AnnealedClassifier, Checkpoint
-from annealfit._support.errors import InvalidInputError
+from annealfit._support.errors import ClusterError, InvalidInputError
 from annealfit.data.rows import DaskRows, InMemoryRows
 from annealfit.data.rows.on_dask import current_client
 from annealfit.training.objectives import LinearHead
@@ -158,11 +158,35 @@ def test_a_killed_worker_does_not_change_the_result(in_threads, cluster):
         ((lazy(np.where(X > 3.9, np.nan, X))[0], Y), "NaN or infinity"),
         ((lazy()[0], np.zeros(6000, int)), "one class only"),
         ((lazy()[0], Y, -np.ones(6000)), "at least 0"),
+        ((lazy()[0], Y, np.ones(6000) + 1j), "real numbers"),
+        ((lazy()[0], Y, np.where(Y == 1, np.inf, 1.0)), "finite"),
+        ((lazy()[0], np.where(Y == 1, np.inf, 0.0)), "hold inf"),
+        ((lazy()[0], Y + 0j), "complex"),
+        ((lazy()[0], np.where(Y == 1, None, Y.astype(object))), "types NoneType, int"),
+        ((lazy()[0], np.where(Y == 1, "a", Y.astype(object))), "types int, str"),
     ],
 )
 def test_arrays_that_cannot_be_trained_on_are_refused(arguments, message):
     with pytest.raises(InvalidInputError, match=message), dask.config.set(scheduler="synchronous"):
         AnnealedClassifier().fit(*arguments)
+
+
+@pytest.mark.parametrize("gone", ["client", "scheduler", "workers"])
+def test_a_cluster_that_goes_away_ends_the_training_with_an_error(gone):
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as made, Client(made) as client:
+
+        def leave(iteration):
+            if gone == "workers":
+                made.sync(made.workers[0].close)
+            else:
+                {"client": client, "scheduler": made}[gone].close()
+
+        expected = "no workers for 0 seconds|without any running" if gone == "workers" else "client was closed"
+        with (
+            dask.config.set({"distributed.scheduler.no-workers-timeout": 0}),
+            pytest.raises(ClusterError, match=expected),
+        ):
+            AnnealedClassifier(random_state=0, tol=0, callbacks=[leave]).fit(*lazy())
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -21,6 +23,40 @@ def rounded(values: ArrayLike, bits: int = 16) -> Array:
     """
     fraction, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.round(np.ldexp(fraction, bits)), exponent - bits))
+
+
+def without_extremes(values: Array, largest: float | None = None) -> Array:
+    """Divide numbers of at least 0 by the largest of all where sums of them could overflow, or have lost digits.
+
+    >>> without_extremes(np.array([2e300, 1e300])).tolist(), without_extremes(np.array([2.0, 1.0])).tolist()
+    ([1.0, 0.5], [2.0, 1.0])
+    """
+    largest = float(values.max(initial=0.0)) if largest is None else largest
+    return values if 1e-100 < largest < 1e100 or largest == 0 else values / largest
+
+
+def unique_labels(labels: ArrayLike) -> NDArray[Any]:
+    """Return the labels of classes, sorted; values that have no order, or are missing, are refused.
+
+    >>> unique_labels(["b", "a", "b"]).tolist()
+    ['a', 'b']
+    """
+    given = np.asarray(labels)
+    try:
+        found = np.unique(given)
+        missing = found[(found != found) | np.isin(found, (np.inf, -np.inf) if found.dtype.kind in "fO" else ())]
+    except TypeError as error:
+        kinds = sorted({type(label).__name__ for label in given.ravel().tolist()})
+        raise InvalidInputError(
+            f"the labels y are of the types {', '.join(kinds)}, which have no common order; make them numbers or "
+            "texts, and leave out rows without one"
+        ) from error
+    if len(missing) or given.dtype.kind == "c":
+        raise InvalidInputError(
+            f"the labels y hold {'complex numbers' if given.dtype.kind == 'c' else missing[0]}, which is no class; "
+            "leave out such rows, or give them a label"
+        )
+    return found
 
 
 def as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:

@@ -31,6 +31,10 @@ class BudgetExhaustedError(SamplerError):
     """The budget of a sampler that is paid for by use does not cover the request."""
 
 
+class ClusterError(AnnealfitError, RuntimeError):
+    """The Dask cluster that holds the rows is gone, or has no workers."""
+
+
 class FileFormatError(AnnealfitError, ValueError):
     """A file is corrupt, truncated, foreign, or of another kind than asked for."""
 

@@ -218,13 +218,13 @@ def factors_of_classes(class_weight: Any, totals: NDArray[Any], classes: NDArray
         # As scikit-learn defines it: every class has the same total weight, and all rows together the same as before.
         of_classes = totals.sum() / (len(classes) * totals)
     else:
-        of_classes = without_extremes(compute_class_weight(dict(class_weight), classes=classes, y=classes))
+        of_classes = compute_class_weight(dict(class_weight), classes=classes, y=classes)
     if not np.isfinite(of_classes).all() or (of_classes <= 0).any():
         raise InvalidInputError(
             f"class_weight is {class_weight!r}; weights must be finite numbers above 0: to leave a class out, leave "
             "its rows out"
         )
-    return of_classes
+    return without_extremes(of_classes)
 
 
 def _split(estimator: AnnealedEstimator, table: LabelledTable, seed: int) -> tuple[LabelledTable, LabelledTable | None]:

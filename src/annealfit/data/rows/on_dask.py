@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.arrays import Array
-from annealfit._support.errors import InvalidInputError, require
+from annealfit._support.arrays import Array, unique_labels, without_extremes
+from annealfit._support.errors import ClusterError, InvalidInputError, require
 from annealfit._support.threads import blas_threads
 from annealfit.data.rows.chunks import Chunk, dense_chunk
 from annealfit.data.rows.rows import (
@@ -38,6 +40,9 @@ from annealfit.data.rows.rows import (
 from annealfit.data.rows.tables import check_table, read_slice
 
 _SUMMED_AT_ONCE = 8  # partial sums, so that the order of additions is the same on any number of workers
+_NO_WORKERS_SECONDS = 60.0  # so long a cluster may be without workers, unless Dask is configured otherwise
+_AGAIN = "train again on a cluster that stays, from the checkpoint if there is one (resume=True)"
+_LOOK_SECONDS = 1.0  # between two looks at the cluster while it computes
 
 
 def current_client() -> Any:
@@ -91,10 +96,14 @@ class DaskRows(Rows):
         arithmetic: str = "auto",
     ) -> None:
         self._dask = require("dask", extra="dask", purpose="training on Dask arrays")
+        self._client = current_client()
         arrays = _aligned(features, labels, weights)
         if classes is None:
-            found = self._dask.compute([self._dask.delayed(np.unique)(block) for block in _blocks(arrays[1])])[0]
-            classes = np.unique(np.concatenate(found))
+            found = self._computed([self._dask.delayed(unique_labels)(block) for block in _blocks(arrays[1])])
+            classes = unique_labels(np.concatenate(found))
+        largest = 1.0  # of the weights
+        if arrays[2] is not None:
+            largest = max(self._computed([self._dask.delayed(_largest)(block) for block in _blocks(arrays[2])]))
         self._classes, self.n_parameters, self.n_classes = classes, features.shape[1] + 1, len(classes)
         self._arithmetic = arithmetic
         of_weights = _blocks(arrays[2]) if arrays[2] is not None else [None] * len(arrays[0].chunks[0])
@@ -104,7 +113,9 @@ class DaskRows(Rows):
         parts = zip(sizes, _blocks(arrays[0]), _blocks(arrays[1]), of_weights, strict=True)
         starts = np.cumsum([0, *sizes])
         self._sizes = [size for size in sizes if size]
-        self._keep([make(*blocks, known, int(at)) for at, (size, *blocks) in zip(starts, parts, strict=False) if size])
+        self._keep(
+            [make(*blocks, known, int(at), largest) for at, (size, *blocks) in zip(starts, parts, strict=False) if size]
+        )
         self._centre: Array | None = None
         if arithmetic == "auto" and features.shape[1] >= SINGLE_FEATURES:
             self._centre = centre_of(np.concatenate([part.features for part in self._at(centre_positions(self.count))]))
@@ -112,7 +123,13 @@ class DaskRows(Rows):
 
     def _keep(self, parts: Sequence[Any]) -> None:
         """Keep the parts in the workers' memory if there is a client."""
-        self._parts = list(parts if current_client() is None else self._dask.persist(*parts))
+        self._parts = list(parts if self._client is None else self._client.persist(list(parts)))
+
+    def _computed(self, delayed: Any) -> Any:
+        """Compute delayed values where the parts are; without a client, in threads of this process."""
+        if self._client is None:
+            return self._dask.compute(delayed)[0]
+        return _on_cluster(self._client, self._dask, delayed)
 
     @property
     def count(self) -> int:
@@ -150,7 +167,7 @@ class DaskRows(Rows):
     def chunks(self) -> Iterable[Chunk]:
         """Return the chunks, computed here one after another."""
         for part in self._parts:
-            yield from self._dask.compute(part)[0].chunks(self._centre, self.n_classes)
+            yield from self._computed(part).chunks(self._centre, self.n_classes)
 
     def sum(self, term: Term) -> tuple[Any, ...]:
         """Send the term to the parts and add up the results, always in the same order."""
@@ -159,8 +176,7 @@ class DaskRows(Rows):
         found = [apply(sent, part) for part in self._parts]
         while len(found) > 1:
             found = [add(found[first : first + _SUMMED_AT_ONCE]) for first in range(0, len(found), _SUMMED_AT_ONCE)]
-        (total,) = self._dask.compute(found[0])
-        return total
+        return self._computed(found[0])
 
     def sample(self, count: int) -> Rows:
         """Return rows drawn at random, in their order, in memory."""
@@ -175,28 +191,60 @@ class DaskRows(Rows):
         edges = np.concatenate([[0], np.cumsum(self._sizes)])
         own = np.split(chosen, np.searchsorted(chosen, edges[1:-1]))
         picked = zip(self._parts, own, edges[:-1], strict=True)
-        return self._dask.compute([take(part, each - first) for part, each, first in picked if len(each)])[0]
+        return self._computed([take(part, each - first) for part, each, first in picked if len(each)])
 
     def digest(self) -> str:
         """Return a digest of the digests of all parts, which are computed on the workers."""
         made = self._dask.delayed(_digest, pure=False)
-        found = self._dask.compute([made(part) for part in self._parts])[0]
+        found = self._computed([made(part) for part in self._parts])
         return hashlib.sha256("".join(found).encode()).hexdigest()
 
     def __reduce__(self) -> Any:
         raise InvalidInputError("rows of Dask arrays cannot be sent; a term must not refer to them")
 
 
-def make_part(features: Any, labels: Any, weights: Any, classes: NDArray[Any], start: int) -> Part:
+def _on_cluster(client: Any, dask: Any, delayed: Any) -> Any:
+    """Compute on the client's cluster, and look whether it is still there."""
+    from distributed import wait
+
+    limit = dask.utils.parse_timedelta(dask.config.get("distributed.scheduler.no-workers-timeout", None))
+    limit, busy = _NO_WORKERS_SECONDS if limit is None else limit, time.monotonic()
+    try:
+        futures = client.compute(delayed)
+        while True:
+            with suppress(TimeoutError):
+                wait(futures, timeout=_LOOK_SECONDS)
+                return client.gather(futures)
+            if client.nthreads():
+                busy = time.monotonic()
+            elif time.monotonic() - busy > limit:
+                raise ClusterError(f"the Dask cluster has had no workers for {limit:g} seconds; {_AGAIN}")
+    except Exception as error:  # Dask's errors have no common base
+        if client.status != "running":
+            raise ClusterError(
+                f"the Dask client was closed while it held the rows, or lost its scheduler; {_AGAIN}"
+            ) from error
+        if type(error).__name__ == "NoWorkerError":
+            raise ClusterError(f"{error}; {_AGAIN}") from error
+        raise
+
+
+def _largest(weights: Any) -> float:
+    """Return the largest weight of a block; what are no weights is refused."""
+    given = np.asarray(weights)
+    if given.dtype.kind not in "fiub" or not (np.isfinite(given).all() and (given >= 0).all()):
+        raise InvalidInputError("sample_weight must hold finite real numbers of at least 0")
+    return float(given.max(initial=0.0))
+
+
+def make_part(features: Any, labels: Any, weights: Any, classes: NDArray[Any], start: int, largest: float) -> Part:
     """Make a part from blocks of the arrays, on a worker; labels become positions in the classes."""
     given = np.asarray(labels)
     positions = np.minimum(np.searchsorted(classes, given), len(classes) - 1)
     if not (classes[positions] == given).all():
         unknown = np.setdiff1d(given, classes).tolist()
         raise InvalidInputError(f"there are labels {unknown[:5]} that are not among the classes trained on")
-    checked = None if weights is None else np.asarray(weights, dtype=np.float64)
-    if checked is not None and not (checked >= 0).all():
-        raise InvalidInputError("sample_weight must hold numbers of at least 0")
+    checked = None if weights is None else without_extremes(np.asarray(weights, dtype=np.float64), largest)
     return Part(read_slice(np.ascontiguousarray(features), 0, len(given)), positions, checked, start)
 
 
