@@ -104,12 +104,15 @@ def add_moments(features, values, moments):
                 _add(moments, place + 4 * blocks, sum4)
         for output in range(grouped, len(values)):
             v, found = values[output], moments[output]
-            for row in range(first, last - 3, 4):
+            for row in range(first, last - 7, 8):
                 x0, x1, x2, x3 = features[row], features[row + 1], features[row + 2], features[row + 3]
+                x4, x5, x6, x7 = features[row + 4], features[row + 5], features[row + 6], features[row + 7]
                 v0, v1, v2, v3 = v[row], v[row + 1], v[row + 2], v[row + 3]
+                v4, v5, v6, v7 = v[row + 4], v[row + 5], v[row + 6], v[row + 7]
                 for j in range(features.shape[1]):
-                    found[j] += (v0 * x0[j] + v1 * x1[j]) + (v2 * x2[j] + v3 * x3[j])
-            for row in range(last - (last - first) % 4, last):
+                    early = (v0 * x0[j] + v1 * x1[j]) + (v2 * x2[j] + v3 * x3[j])
+                    found[j] += early + ((v4 * x4[j] + v5 * x5[j]) + (v6 * x6[j] + v7 * x7[j]))
+            for row in range(last - (last - first) % 8, last):
                 x, v0 = features[row], v[row]
                 for j in range(features.shape[1]):
                     found[j] += v0 * x[j]
