@@ -83,12 +83,13 @@ class Proposal:
 
     def _step(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple) -> Array:
         directions = self._directions(accepted, with_previous=bool(np.any(previous)))
-        multiples: Array = np.empty(directions.shape[:2])
-        for row, given in zip(multiples, (multiple, previous), strict=False):
-            row[:] = self.step * np.asarray(given)
-        if self.solved is not None and len(self.solved) == multiples.shape[1]:
-            multiples[:, ~self.solved] = 0.0
-        return (multiples[:, :, None] * directions).sum(axis=0)
+        step: Array = sum(
+            np.reshape(self.step * given, (-1, 1)) * direction
+            for given, direction in zip((multiple, previous), directions, strict=False)
+        )
+        if self.solved is not None and len(self.solved) == len(step):
+            step[~self.solved] = 0.0
+        return step
 
     def newton_multiple(self, accepted: NDArray[np.bool_]) -> float:
         """Return the multiple of the accepted updates that minimises the loss to second order, to 16 bits.
@@ -130,6 +131,8 @@ def _minimiser(curvature: Array, slopes: Array) -> Array:
 
     Where B is not positive the step is that of the same curvature with a positive sign.
     """
+    from scipy.linalg.lapack import dposv  # LAPACK itself: NumPy's checks take longer than a small solve
+
     if not np.isfinite(curvature).all():
         raise InvalidInputError(
             "the curvature along a step overflowed: features, weights or steps are too large; "
@@ -138,12 +141,9 @@ def _minimiser(curvature: Array, slopes: Array) -> Array:
     scales = np.sqrt(np.abs(curvature.diagonal()))
     scales = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
     scaled = curvature * scales[:, None] * scales
-    try:
-        factor = np.linalg.cholesky(scaled)
-        if factor.diagonal().min() ** 2 >= _FIRM:  # the usual case, cheaper than eigenvalues
-            return -scales * np.linalg.solve(scaled, scales * slopes)
-    except np.linalg.LinAlgError:
-        pass
+    factor, solution, failed = dposv(scaled, scales * slopes)
+    if not failed and factor.diagonal().min() ** 2 >= _FIRM:  # the usual case, cheaper than eigenvalues
+        return -scales * np.asarray(solution)
     values, vectors = np.linalg.eigh(scaled)
     sizes = np.abs(values)
     inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > _FLAT * sizes.max(initial=0.0))

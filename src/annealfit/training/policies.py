@@ -105,7 +105,7 @@ class RelaxationRange(RangePolicy):
 
     def choose(self, problems: Problems) -> Array:
         """Turn the multiples that are kept into ranges."""
-        return (problems.ranges * _sizes(problems)).clip(SMALLEST, LARGEST)
+        return np.minimum(np.maximum(problems.ranges * _sizes(problems), SMALLEST), LARGEST)
 
     def revise(self, ranges: Array, outcome: Outcome) -> Array:
         """Move all multiples up or down together; those of refused updates shrink."""
@@ -116,7 +116,7 @@ class RelaxationRange(RangePolicy):
         if outcome.last_rating is not None and outcome.last_ranges is not None:
             rose = bool(ranges[gained].sum() >= outcome.last_ranges[gained].sum())
             upward = rose == (outcome.rating >= outcome.last_rating)
-        climbed = (ranges * (CLIMB if upward else 1 / CLIMB)).clip(*MULTIPLES)
+        climbed = np.minimum(np.maximum(ranges * (CLIMB if upward else 1 / CLIMB), MULTIPLES[0]), MULTIPLES[1])
         shrunk = np.maximum(ranges * SHRINKAGE, SMALLEST)
         return np.where(gained, climbed, np.where(refused, shrunk, ranges))
 

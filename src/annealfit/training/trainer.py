@@ -512,7 +512,7 @@ def _checked_decision(decision: Any, count: int, blocks: int) -> Decision:
                 f"the acceptance rule chose the multiple {given!r}; expected a finite number, or one for each of "
                 f"{blocks} blocks"
             )
-    return replace(decision, accepted=accepted)
+    return decision if accepted is decision.accepted else replace(decision, accepted=accepted)
 
 
 def _describe_failures(answers: Sequence[Samples]) -> str:
