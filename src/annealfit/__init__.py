@@ -10,7 +10,14 @@ from annealfit._support.lazy import find_moved_modules, lazy_exports
 if TYPE_CHECKING:
     from annealfit.data.datasets import load_dataset
     from annealfit.data.features import RandomConvFeatures
-    from annealfit.models import QUBOSVC, AnnealedClassifier, AnnealedConvNet, QUBORidge, QUBORidgeClassifier
+    from annealfit.models import (
+        QUBOSVC,
+        AnnealedClassifier,
+        AnnealedConvNet,
+        QBoostClassifier,
+        QUBORidge,
+        QUBORidgeClassifier,
+    )
     from annealfit.problems.encoding import Encoding
     from annealfit.problems.problem import QuadraticProblem
     from annealfit.training.checkpoint import Checkpoint
@@ -26,6 +33,7 @@ __all__ = [
     "Encoding",
     "FilterMethod",
     "Method",
+    "QBoostClassifier",
     "QUBORidge",
     "QUBORidgeClassifier",
     "QuadraticProblem",
@@ -42,6 +50,7 @@ __getattr__, __dir__ = lazy_exports(
         "Encoding": "problems",
         "FilterMethod": "training.method",
         "Method": "training.method",
+        "QBoostClassifier": "models",
         "QUBORidge": "models",
         "QUBORidgeClassifier": "models",
         "QUBOSVC": "models",

@@ -7,6 +7,7 @@ from annealfit._support.lazy import lazy_exports
 if TYPE_CHECKING:
     from annealfit.models.classifier import PRESETS, AnnealedClassifier
     from annealfit.models.conv_net import AnnealedConvNet
+    from annealfit.models.family.boosting import QBoostClassifier
     from annealfit.models.family.ridge import QUBORidge, QUBORidgeClassifier
     from annealfit.models.family.svm import QUBOSVC
     from annealfit.models.messages import CUT_SHORT
@@ -17,6 +18,7 @@ __all__ = [
     "QUBOSVC",
     "AnnealedClassifier",
     "AnnealedConvNet",
+    "QBoostClassifier",
     "QUBORidge",
     "QUBORidgeClassifier",
 ]
@@ -31,5 +33,6 @@ __getattr__, __dir__ = lazy_exports(
         "QUBORidge": "family.ridge",
         "QUBORidgeClassifier": "family.ridge",
         "QUBOSVC": "family.svm",
+        "QBoostClassifier": "family.boosting",
     },
 )

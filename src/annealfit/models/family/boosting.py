@@ -1,0 +1,163 @@
+"""QBoost: a strong classifier of few weak ones, chosen by QUBO (Neven et al. 2008; Boyda et al. 2017)."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, clone
+from sklearn.ensemble import AdaBoostClassifier
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from annealfit._support.arrays import Array
+from annealfit._support.errors import check_number
+from annealfit._support.randomness import child_seed, seed_of
+from annealfit.models.family.solving import QUBOEstimator, check_labels, labels_of
+from annealfit.problems.curvature import Curvature
+from annealfit.problems.levels import Levels
+from annealfit.problems.problem import Problems
+
+MARGINS = 24  # tried for each class, from the least vote to as many votes as there are weak learners
+POOLS = 1  # the path of their seeds below that of a fit
+
+
+class QBoostClassifier(ClassifierMixin, QUBOEstimator):
+    """Boosting by QUBO: `‖Hw/m − y‖²/N + λ|w/m|₁` over w on 2^K levels from 0 to 1, H the ±1 votes of weak learners.
+
+    Neven, Denchev, Rose and Macready, "Training a binary classifier with the quantum adiabatic algorithm" (2008). The
+    published objective divides the votes by the number of learners; here the margin `m`, the votes for which a row
+    counts as decided, is searched for. The problems of all margins, and of all classes against the others, share the
+    curvature `HᵀH/N`, so they are solved together; the largest margin that needs at most `max_learners` is kept.
+
+    Parameters
+    ----------
+    bits : int
+        Bits per weight, K. With one a learner votes or does not.
+    n_estimators : int
+        Weak learners to choose from, per class. They are those of an AdaBoost of each class against the others, and
+        the problems choose among all of them.
+    max_learners : int or None
+        Most learners of a class; if all margins need more, that with the fewest is kept. None is half of
+        `n_estimators`.
+    regularization : float
+        λ, the price of a vote.
+    estimator : scikit-learn classifier or None
+        The weak learner, any that takes sample weights. None is a decision tree with one split.
+    sampler : Sampler, dimod sampler, word or None
+        What solves the problems; None is `LevelAnnealer()`.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted, shape (C,)
+    estimators_ : list of the weak learners that have a vote, T' of them
+    weights_ : array of shape (P, T')
+        `w/m` of each class against the others; for two classes P is 1.
+    margins_ : array of shape (P,)
+    n_solves_, n_variables_ : problems solved, variables of a problem
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = QBoostClassifier(n_estimators=40, random_state=0).fit(X, y)
+    >>> len(clf.estimators_) <= 20, clf.score(X, y) > 0.95
+    (True, True)
+
+    """
+
+    def __init__(
+        self,
+        bits: int = 2,
+        n_estimators: int = 100,
+        *,
+        max_learners: int | None = None,
+        regularization: float = 0.01,
+        estimator: Any = None,
+        sampler: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.bits = bits
+        self.n_estimators = n_estimators
+        self.max_learners = max_learners
+        self.regularization = regularization
+        self.estimator = estimator
+        self.sampler = sampler
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to rows X (N, D) and N labels of any type."""
+        seed = seed_of(self.random_state)
+        learners, votes, targets, weights = self._prepare(X, y, sample_weight, seed)
+        margins, problems = self._problems(votes, targets, weights)
+        with self._solver(seed) as solver:
+            bits, _ = solver.solve(problems)
+        found = self._levels.decode(bits).reshape(len(targets), MARGINS, -1)
+        counts = np.count_nonzero(found, axis=2)
+        fits = (counts > 0) & (counts <= (self.max_learners or max(1, self.n_estimators // 2)))
+        # The largest margin that fits; where none does, the one with the fewest votes.
+        last = MARGINS - 1 - fits[:, ::-1].argmax(axis=1)
+        fewest = np.where(counts > 0, counts, np.iinfo(counts.dtype).max).argmin(axis=1)
+        chosen = np.where(fits.any(axis=1), last, fewest)
+        own = found[np.arange(len(found)), chosen] / margins[chosen, None]
+        used = np.flatnonzero(own.any(axis=0))
+        self.margins_, self.weights_ = margins[chosen], own[:, used]
+        self.estimators_ = [learners[place] for place in used]
+        return self
+
+    def problems(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Problems:
+        """Return the problems, those of all margins for each class in turn, for other solvers."""
+        _, *data = self._prepare(X, y, sample_weight, seed_of(self.random_state))
+        return self._problems(*data)[1]
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the weighted votes for each class, (N, C); for two classes those for the second, (N,)."""
+        rows = self._rows(X)
+        scores = _votes(self.estimators_, rows) @ self.weights_.T
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with most votes, (N,)."""
+        return labels_of(self.decision_function(X), self.classes_)
+
+    @property
+    def _levels(self) -> Levels:
+        return Levels(0.0, 1.0, self.bits)
+
+    def _prepare(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, seed: int
+    ) -> tuple[list[Any], Array, Array, Array]:
+        """Return the weak learners (T), their votes (N, T), targets ±1 (P, N) and weights of the rows (N,), sum 1."""
+        check_number("n_estimators", self.n_estimators, Integral, minimum=1)
+        check_number("regularization", self.regularization, minimum=0)
+        if self.max_learners is not None:
+            check_number("max_learners", self.max_learners, Integral, minimum=1)
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self.classes_, codes = check_labels(y)
+        present = codes == np.arange(len(self.classes_))[:, None]
+        targets = np.where(present if len(present) > 2 else present[1:], 1.0, -1.0)
+        weak = DecisionTreeClassifier(max_depth=1) if self.estimator is None else self.estimator
+        learners: list[Any] = []
+        for number, signs in enumerate(targets):
+            boosting = AdaBoostClassifier(
+                clone(weak), n_estimators=int(self.n_estimators), random_state=child_seed(seed, POOLS, number) % 2**32
+            )
+            learners += boosting.fit(X, signs, weights).estimators_
+        return learners, _votes(learners, X), targets, weights / weights.sum()
+
+    def _problems(self, votes: Array, targets: Array, weights: Array) -> tuple[Array, Problems]:
+        """Return the margins (M,) and the problems of each class and margin (P·M), multiplied by `m²`."""
+        margins = np.geomspace(1 / (2**self.bits - 1), max(votes.shape[1], 2), MARGINS)
+        curvature = Curvature.computed((votes * weights[:, None]).T @ votes)
+        slopes = self.regularization / 2 - (targets * weights) @ votes  # (P, T)
+        gradients = (margins[:, None] * slopes[:, None]).reshape(-1, votes.shape[1])
+        return margins, self._levels.problems(curvature, gradients)
+
+
+def _votes(learners: list[Any], X: Array) -> Array:
+    """Return the votes ±1 of learners that were fitted to targets ±1, (N, T)."""
+    return np.column_stack([learner.predict(X) for learner in learners])
