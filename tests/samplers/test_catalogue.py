@@ -36,7 +36,10 @@ def test_settings_reach_the_sampler():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("annealer", "sampler is 'annealer'; choose one of 'dwave-sa', 'lattice', 'levels', 'mock-qpu', 'native'"),
+        (
+            "annealer",
+            "sampler is 'annealer'; choose one of 'dwave-sa', 'greedy', 'lattice', 'levels', 'mock-qpu'",
+        ),
         ("native:sweeps=3", "the sampler native cannot be made with {'sweeps': 3}"),
         ("native:num_sweeps", "write settings as in mock-qpu:topology=Z12,num_reads=50"),
         ("native:=3", "write settings as in"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from annealfit.samplers.native.dense import DenseAnnealingSampler as DenseAnnealingSampler
     from annealfit.samplers.native.exact import ExactSolver as ExactSolver
     from annealfit.samplers.native.exact import RoundedSampler as RoundedSampler
+    from annealfit.samplers.native.greedy import GreedyDescent as GreedyDescent
     from annealfit.samplers.native.lattice import LatticeSolver as LatticeSolver
     from annealfit.samplers.native.levels import LevelAnnealer as LevelAnnealer
     from annealfit.samplers.protocol import Sampler as Sampler
@@ -29,6 +30,7 @@ _MODULES = {
     "DenseAnnealingSampler": "native.dense",
     "DimodSampler": "dimod_adapter",
     "ExactSolver": "native.exact",
+    "GreedyDescent": "native.greedy",
     "LatticeSolver": "native.lattice",
     "LevelAnnealer": "native.levels",
     "MockQPU": "dwave.mock_qpu",

@@ -49,6 +49,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "levels": lambda seed, **settings: samplers.LevelAnnealer(**settings),
     "native": lambda seed, **settings: samplers.SimulatedAnnealer(**settings),
     "rounded": lambda seed, **settings: samplers.RoundedSampler(**settings),
+    "greedy": lambda seed, **settings: samplers.GreedyDescent(**settings),
     "lattice": lambda seed, **settings: samplers.LatticeSolver(**settings),
     "dwave-sa": _adapted("dwave.samplers", "SimulatedAnnealingSampler", "dwave", num_sweeps=100),
     "tabu": _adapted("dwave.samplers", "TabuSampler", "dwave", timeout=20),
@@ -132,7 +133,7 @@ def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
 # Samplers that `restore_sampler` makes, and the modules of dimod samplers that it makes without arguments.
 _RESTORED = (
     *("SimulatedAnnealer", "LevelAnnealer", "RoundedSampler", "ExactSolver", "LatticeSolver"),
-    *("BlockSampler", "DimodSampler", "QPUSampler"),
+    *("GreedyDescent", "BlockSampler", "DimodSampler", "QPUSampler"),
 )
 _DIMOD_SAMPLERS = {
     **dict.fromkeys(("SimulatedAnnealingSampler", "TabuSampler", "SteepestDescentSampler"), "dwave.samplers"),
