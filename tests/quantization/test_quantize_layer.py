@@ -1,10 +1,12 @@
 """quantize_layer: biases, drift, groups, dead inputs, odd weights, and every kind of bad input."""
 
+import warnings
+
 import dimod
 import numpy as np
 import pytest
 import scipy.sparse
-from small_layers import output_error, random_layer
+from small_layers import all_levels, output_error, random_layer
 
 from annealfit._support.errors import InvalidInputError, SamplerError
 from annealfit.quantization import Annealed, Grid, InputMoments, Nearest, Sampled, layer_problems, quantize_layer
@@ -204,6 +206,9 @@ BAD = [
     ({"weights": np.ones((6, 3)) * 1j}, "weights is an array of complex128; expected real numbers"),
     ({"weights": np.full((6, 3), 1e200)}, "weights are up to 1e\\+200, which is too large to be squared"),
     ({"inputs": np.full((5, 6), 1e200)}, "too large to be squared"),
+    ({"weights": np.full((6, 3), 1e-200)}, "weights are up to 1e-200, which is too small to be squared"),
+    ({"inputs": np.full((5, 6), 1e-200)}, "inputs are up to 1e-200, which is too small"),
+    ({"inputs": 1e-200 * np.vander(np.arange(1.0, 6.0), 6)}, "too small to be squared; multiply"),
     ({"weights": np.ones(6)}, "1 dimensions; expected 2"),
     ({"weights": np.ones((6, 0))}, "both ≥ 1"),
     ({"bits": 0}, "bits is 0"),
@@ -258,3 +263,50 @@ def test_moments_come_in_chunks():
     sparse = InputMoments.of(scipy.sparse.coo_array(inputs), scipy.sparse.csr_array(inputs + 1))
     np.testing.assert_allclose(sparse.cross, whole.cross, rtol=1e-12)
     np.testing.assert_allclose(whole.centred().cross, np.cov(inputs.T, bias=True), atol=1e-12)
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e7, 1e8])
+def test_inputs_far_from_zero_lose_no_digits_where_a_bias_absorbs_their_mean(offset):
+    """Shifted by a power of two's multiple, inputs are the same numbers but for the rounding of the shift itself."""
+    weights, inputs = random_layer(0, 6, 4, 200)
+    shifted = inputs + offset
+    found = quantize_layer(weights, shifted, bits=2, bias=np.zeros(4))
+    centred = shifted - shifted.mean(axis=0)
+    quantised = found.scales * found.levels
+    expected = output_error(weights, quantised, centred - centred.mean(axis=0))
+    assert found.error == pytest.approx(expected, rel=1e-7)
+
+
+def nearly_equal_inputs(distance):
+    """Two inputs that differ by so much, and weights that multiply the difference by the inverse of it."""
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(200, 4))
+    inputs[:, 1] = inputs[:, 0] + distance * generator.normal(size=200)
+    weights = generator.normal(size=(4, 3))
+    weights[:2] = [[1 / distance], [-1 / distance]]
+    return weights, inputs
+
+
+def test_weights_that_cancel_are_told_and_nothing_about_them_counts_as_proven():
+    with pytest.warns(RuntimeWarning, match=r"the weights cancel .* is rounding"):
+        found = quantize_layer(*nearly_equal_inputs(1e-7), bits=2, method="lattice")
+    assert not found.proven.any()
+    assert found.lower_bound < 0.5 * found.error
+    with pytest.raises(InvalidInputError, match="lost to rounding; merge inputs"):
+        quantize_layer(np.array([[1e9], [-1e9]]), gram=[[1.0, 1 + 4e-16], [1 + 4e-16, 1.0]], method="nearest")
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e8])
+def test_what_is_proven_is_proven_beside_rounding(size):
+    """Outputs that are small beside the products they are sums of, against all levels in extended precision."""
+    generator = np.random.default_rng(1)
+    weights, inputs = generator.normal(size=(4, 30)), generator.normal(size=(200, 4)) + size
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rounding
+        found = quantize_layer(weights, inputs, bits=2, method="lattice")
+    exact, wide = inputs.astype(np.longdouble), weights.astype(np.longdouble)
+    choices = all_levels(found.grid, 4).astype(np.longdouble)
+    for output in np.flatnonzero(found.proven):
+        errors = ((exact @ (wide[:, [output]] - found.scales[output] * choices.T)) ** 2).mean(axis=0)
+        own = ((exact @ (wide[:, output] - found.scales[output] * found.levels[:, output])) ** 2).mean()
+        assert own <= errors.min() + 2e-9 * ((exact @ wide[:, output]) ** 2).mean()

@@ -124,3 +124,13 @@ def test_finds_the_best_levels_of_a_small_head():
 def test_bad_settings_of_a_refinement(settings, message):
     with pytest.raises(InvalidInputError, match=message):
         Refinement(**settings)
+
+
+def test_weights_that_are_all_zero_beside_tiny_features():
+    """No scale above 0 lowers the loss, which leaves the anneal without a unit of energy."""
+    _, X, y = problem()
+    head = LinearHead.of_arrays(1e-50 * X, y, 3, 1e-2)
+    nothing = LowBitHead(np.zeros((6, 3), np.int64), np.zeros(3), np.zeros(3), Grid.of(2))
+    found, losses = Refinement().refine(head, nothing, 0)
+    assert losses == sorted(losses, reverse=True)
+    assert np.isfinite(found.weights).all()

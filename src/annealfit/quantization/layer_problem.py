@@ -11,6 +11,7 @@ k say so. `LayerProblem` is this; `Layer` makes it of what a user gives, and `to
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -25,7 +26,10 @@ from annealfit.problems.problem import Problems
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.moments import InputMoments
 
+_EPSILON = float(np.finfo(float).eps)
 _ROUNDING = 1e-12  # of an output's power
+_LARGEST = 1e50  # weight or input: products of squares of both neither overflow nor vanish
+_LOST = 1e-3  # of the power: rounding of more than that is told
 _RIDGE = 1e-9  # of the mean diagonal, where groups of inputs are too similar to tell their scales apart
 _DEAD = 1e-14  # of the largest input's power: less is rounding, or nothing at all
 
@@ -100,6 +104,11 @@ class LayerProblem:
         """`E_p` of each output, (P,): never below 0, which it could be by rounding."""
         values = self.spread(rounding.scales) * self.grid.at(rounding.numbers)
         return np.maximum(self.metric.energies(-self.correlations, values) + self.powers, 0.0)
+
+    def rounding_errors(self, values: Array) -> Array:
+        """What rounding can contribute to the errors of values (P, D), (P,): `ε(D + 8)·D·Σ_i H_ii(|v_i| + |w_i|)²`."""
+        sizes = (np.abs(values) + np.abs(self.weights)) ** 2
+        return _EPSILON * (self.n_inputs + 8) * self.n_inputs * (sizes @ self.metric.diagonal)
 
     def nearest(self, scales: Array) -> Rounding:
         """Every weight at its nearest level, with these scales (P, G)."""
@@ -196,6 +205,8 @@ class Layer:
             first_scales=np.ascontiguousarray(all_scales[:, live_groups]),
             are_scales_fixed=scales is not None or not depends,
         )
+        if depends:
+            _check_rounding(problem)
         return cls(rows, moments, biases, groups, live, all_scales, problem)
 
     def expand(self, rounding: Rounding) -> tuple[NDArray[np.int64], Array, Array, Array | None]:
@@ -215,6 +226,22 @@ class Layer:
         return levels, values, scales, bias
 
 
+def _check_rounding(problem: LayerProblem) -> None:
+    """Warn where the weights cancel on these inputs, so that little of the outputs is left but rounding."""
+    rounding, power = float(problem.rounding_errors(np.zeros_like(problem.weights)).sum()), float(problem.powers.sum())
+    if rounding <= _LOST * power:
+        return
+    remedy = "merge inputs that are nearly the same, or give the bias, which absorbs their means"
+    if power <= 0 < rounding:
+        raise InvalidInputError(f"the weights cancel on these inputs, and the outputs are lost to rounding; {remedy}")
+    warnings.warn(
+        f"the weights cancel on these inputs: the outputs' power is {power:.3g}, of which up to {rounding:.3g} is "
+        f"rounding, and errors are not known better than that; {remedy}",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+
+
 def _moments(matrix: Array, inputs: Any, gram: ArrayLike | None, reference: Any) -> InputMoments:
     """The moments of the inputs of weights (D, P), checked; the unit matrix where nothing is known of them."""
     if inputs is not None and gram is not None:
@@ -230,13 +257,14 @@ def _moments(matrix: Array, inputs: Any, gram: ArrayLike | None, reference: Any)
             f"weights have {len(matrix)} inputs and {'gram' if inputs is None else 'inputs'} {moments.size}; weights "
             "are (n_inputs, n_outputs): pass weights.T if yours are the other way round"
         )
-    largest, power = np.abs(matrix).max(), max(float(moments.gram.diagonal().max()), 1.0)
-    with np.errstate(over="ignore"):
-        bound = len(matrix) ** 2 * matrix.size * largest**2 * power  # of the sum of all outputs' squares
-    if not np.isfinite(bound):
-        raise InvalidInputError(
-            f"weights are up to {largest:.3g}, which is too large to be squared; divide the layer's weights by a number"
-        )
+    spread = np.sqrt(np.abs(moments.covariance.diagonal()).max())
+    sizes = {"weights": np.abs(matrix).max(), "inputs": max(spread, np.abs(moments.means).max())}
+    for name, size in sizes.items():
+        if size != 0 and not 1 / _LARGEST <= size <= _LARGEST:
+            raise InvalidInputError(
+                f"{name} are up to {size:.3g}, which is too {'large' if size > 1 else 'small'} to be squared (limits "
+                f"{1 / _LARGEST:g} and {_LARGEST:g}); multiply them by a number, and divide the outputs by it"
+            )
     return moments
 
 

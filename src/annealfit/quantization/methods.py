@@ -35,6 +35,7 @@ _LEAST_SWEEPS, _MOST_SWEEPS, _MOST_READS = 100, 400, 64
 _ROUNDS = 10  # between which scales are fitted, and the damping falls
 _HOT, _COLD = 2.0, 0.2  # temperatures of the first and the last sweep, in units of the start's error per weight
 _DAMPINGS = (0.2, 0.02)  # first and last, in units of the Gram matrix's mean diagonal
+_BOUND_ROUNDING = 72  # of the rounding of an error: the margin within which LatticeSolver's energies count as the same
 _PARTNERS = 8  # pairs that each weight is moved in
 # Reads differ in where they start: with scales up to so many times larger or smaller, and up to so many times as
 # warm, which is enough to forget the start. The first read does neither.
@@ -342,6 +343,8 @@ class Sampled:
             if answer.failure is None:
                 numbers[output] = levels_of_bits(problem.grid, answer.best_bits)
                 bounds[output] = answer.info.get("lower_bound", -np.inf) + offsets[output]
+        largest = problem.spread(start.scales) * max(abs(problem.grid.lowest), abs(problem.grid.highest))
+        bounds -= _BOUND_ROUNDING * problem.rounding_errors(largest)
         return Rounding(numbers, start.scales), bounds
 
 

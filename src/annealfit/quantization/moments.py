@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from numbers import Integral
 from typing import Any
@@ -25,18 +26,34 @@ class InputMoments:
     """Mean and Gram matrix `XᵀX/N` of a layer's inputs (N, D); no more of the inputs is needed to choose weights.
 
     The layer may be fed by layers that are quantised already. Then its inputs `X` are not those, `R`, that its
-    outputs are to be reproduced from; `cross` and the moments of the target say how they differ.
+    outputs are to be reproduced from; `cross` and the moments of the target say how they differ. What is kept are
+    covariances, so that inputs far from 0 lose no digits.
 
     >>> moments = InputMoments.of(np.array([[1.0, 2.0], [3.0, 4.0]]))
     >>> moments.gram.tolist(), moments.means.tolist()
     ([[5.0, 7.0], [7.0, 10.0]], [2.0, 3.0])
     """
 
-    gram: Array  # (D, D)
+    covariance: Array  # (D, D)
     means: Array  # (D,)
-    cross: Array  # XᵀR/N, (D, D); the Gram matrix itself where there is no reference
-    target_gram: Array  # of R
+    cross_covariance: Array  # of X and R, (D, D); the covariance itself where there is no reference
+    target_covariance: Array  # of R
     target_means: Array
+
+    @cached_property
+    def gram(self) -> Array:
+        """`XᵀX/N`, (D, D)."""
+        return self.covariance + np.outer(self.means, self.means)
+
+    @cached_property
+    def cross(self) -> Array:
+        """`XᵀR/N`, (D, D)."""
+        return self.cross_covariance + np.outer(self.means, self.target_means)
+
+    @cached_property
+    def target_gram(self) -> Array:
+        """`RᵀR/N`, (D, D)."""
+        return self.target_covariance + np.outer(self.target_means, self.target_means)
 
     @classmethod
     def of(cls, inputs: Any, reference: Any = None) -> InputMoments:
@@ -83,26 +100,24 @@ class InputMoments:
     @property
     def size(self) -> int:
         """The number of inputs, `D`."""
-        return len(self.gram)
+        return len(self.means)
 
     def centred(self) -> InputMoments:
         """The same for inputs measured from their means, which a bias can absorb."""
         zeros = np.zeros(self.size)
-        return InputMoments(
-            self.gram - np.outer(self.means, self.means),
-            zeros,
-            self.cross - np.outer(self.means, self.target_means),
-            self.target_gram - np.outer(self.target_means, self.target_means),
-            zeros,
-        )
+        return InputMoments(self.covariance, zeros, self.cross_covariance, self.target_covariance, zeros)
 
 
 class MomentSums:
-    """The moments of rows that come in chunks, each with its reference or without one."""
+    """The moments of rows that come in chunks, each with its reference or without one.
+
+    Rows are measured from the means of the first chunk before they are squared.
+    """
 
     def __init__(self) -> None:
         self._count = 0
         self._totals: list[Array] = []
+        self._origins: list[Array] = []
 
     def add(self, rows: Any, reference: Any = None) -> None:
         """Count these rows (n, D) in, too."""
@@ -111,11 +126,18 @@ class MomentSums:
             for part in (rows, rows if reference is None else reference)
         )
         with threads_for_large_product(own.size * own.shape[1]), np.errstate(over="ignore", invalid="ignore"):
+            if not self._count and len(own):
+                self._origins = [own.mean(axis=0), target.mean(axis=0)]
+            if self._origins:
+                own = own - self._origins[0]
+                target = own if reference is None else target - self._origins[1]
             sums = [own.T @ own, own.sum(axis=0)]
             if reference is not None:
                 sums += [own.T @ target, target.T @ target, target.sum(axis=0)]
         if not all(np.isfinite(total).all() for total in sums):
             raise InvalidInputError("inputs hold NaN or infinity, or are too large to be squared")
+        if own.any() and not sums[0].any():
+            raise InvalidInputError(f"inputs differ by {np.abs(own).max():.3g}, too small to be squared; multiply them")
         self._totals = [old + new for old, new in zip(self._totals, sums, strict=True)] if self._totals else sums
         self._count += len(own)
 
@@ -123,8 +145,15 @@ class MomentSums:
         """Of all rows so far."""
         if self._count == 0:
             raise InvalidInputError("inputs have no rows; give what the layer sees for some hundred images, say")
-        gram, means, *others = [total / self._count for total in self._totals]
-        return InputMoments(gram, means, *(others or (gram, gram, means)))
+        squares, shift, *others = [total / self._count for total in self._totals]
+        cross, target_squares, target_shift = others or (squares, squares, shift)
+        return InputMoments(
+            squares - np.outer(shift, shift),
+            self._origins[0] + shift,
+            cross - np.outer(shift, target_shift),
+            target_squares - np.outer(target_shift, target_shift),
+            self._origins[1] + target_shift,
+        )
 
 
 def _as_rows(inputs: Any, name: str) -> Any:

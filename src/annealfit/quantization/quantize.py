@@ -43,7 +43,8 @@ class QuantizedLayer:
     group_size: int | None
     method: str
     lower_bound: float | None = None  # of the error with these scales, where a method knows one
-    proven: NDArray[np.bool_] | None = None  # for which outputs no levels with these scales are better, as damped
+    # For which outputs no levels with these scales are better, as damped, by more than 1e-9 of the output's power.
+    proven: NDArray[np.bool_] | None = None
 
     @property
     def packed_levels(self) -> NDArray[np.uint8]:

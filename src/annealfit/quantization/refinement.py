@@ -118,7 +118,8 @@ class Refinement:
         numbers = now.numbers.copy()
         for group, curvature in zip(groups, curvatures, strict=True):
             metric, slopes = _without_biases(curvature, point.gradients[group], damping)
-            spacings = np.repeat(now.grid.step * now.scales[group], size)
+            positive = np.maximum(now.scales[group], np.finfo(float).tiny ** 0.25)  # 0 where all weights are
+            spacings = np.repeat(now.grid.step * positive, size)
             own = now.numbers[:, group].T.ravel()
             weights = (now.scales[group] * now.levels[:, group]).T.ravel()
             chains = LevelChains(
