@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         QUBOSVC,
         AnnealedClassifier,
         AnnealedConvNet,
+        BinarySparseCoding,
         QBoostClassifier,
         QUBORidge,
         QUBORidgeClassifier,
@@ -29,6 +30,7 @@ __all__ = [
     "QUBOSVC",
     "AnnealedClassifier",
     "AnnealedConvNet",
+    "BinarySparseCoding",
     "Checkpoint",
     "Encoding",
     "FilterMethod",
@@ -46,6 +48,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "AnnealedClassifier": "models",
         "AnnealedConvNet": "models",
+        "BinarySparseCoding": "models",
         "Checkpoint": "training.checkpoint",
         "Encoding": "problems",
         "FilterMethod": "training.method",

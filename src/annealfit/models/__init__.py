@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from annealfit.models.conv_net import AnnealedConvNet
     from annealfit.models.family.boosting import QBoostClassifier
     from annealfit.models.family.ridge import QUBORidge, QUBORidgeClassifier
+    from annealfit.models.family.sparse_coding import BinarySparseCoding
     from annealfit.models.family.svm import QUBOSVC
     from annealfit.models.messages import CUT_SHORT
 
@@ -18,6 +19,7 @@ __all__ = [
     "QUBOSVC",
     "AnnealedClassifier",
     "AnnealedConvNet",
+    "BinarySparseCoding",
     "QBoostClassifier",
     "QUBORidge",
     "QUBORidgeClassifier",
@@ -33,6 +35,7 @@ __getattr__, __dir__ = lazy_exports(
         "QUBORidge": "family.ridge",
         "QUBORidgeClassifier": "family.ridge",
         "QUBOSVC": "family.svm",
+        "BinarySparseCoding": "family.sparse_coding",
         "QBoostClassifier": "family.boosting",
     },
 )
