@@ -1,4 +1,4 @@
-"""`annealfit hardware`: text, JSON, figure, errors; in this process, so that chips are embedded once."""
+"""`annealfit hardware`: text, JSON, errors; in this process, so that chips are embedded once."""
 
 import json
 import os
@@ -53,7 +53,6 @@ def test_the_table_says_what_fits_and_what_it_costs(annealfit):
     assert re.search(r"^ +1 +centred +153 +2\^11 +0\.13 +0\.25 +34–65 % *$", output, re.MULTILINE)
     assert len(re.findall(r"^ +\d +(?:raw|centred) ", output, re.MULTILINE)) == 6
     assert "Z12: at most 9 bits fit (171 of 184 variables); 10 bits need 190." in lines
-    assert "--plot FILE.png" in lines[-1]
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", output)
 
 
@@ -130,17 +129,6 @@ def test_a_solvers_file_is_a_chip(annealfit, solver_file):
     assert [row["chip"] for row in json.loads(both)["rows"]] == ["Z12", "MockDWaveSampler"]
 
 
-@pytest.mark.parametrize(("ending", "opening"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("PDF", b"%PDF")])
-def test_the_figure_is_written(annealfit, tmp_path, ending, opening):
-    path = tmp_path / "figures" / f"fit.{ending}"
-    code, output, _ = annealfit(
-        "--classes", 1, "--features", "4,18", "--bits", "1,9-11", "--topology", "Z12", "-o", path
-    )
-    assert code == 0
-    assert f"Figure: {path}" in output
-    assert path.read_bytes().startswith(opening)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -157,8 +145,7 @@ def test_the_figure_is_written(annealfit, tmp_path, ending, opening):
         (["--solver", "broken.json"], "broken.json is not a JSON file of solver properties"),
         (["--solver", "empty.json"], "empty.json does not describe a chip"),
         (["--solver", "empty.json", "--defects", "0.1"], "--defects is for ideal chips"),
-        (["--plot", "fit.xyz"], "fit.xyz does not end in a format for figures: png, svg, pdf"),
-        (["--features", "1-6", "--plot", "fit.png"], "a figure of 6 numbers of features cannot be read"),
+        (["--plot=fit.png"], "--plot was removed in 0.3.0: --json prints every number"),
     ],
 )
 def test_errors_are_one_clear_line(annealfit, tmp_path, arguments, message):

@@ -150,16 +150,9 @@ def test_missing_package_has_an_install_hint(records, monkeypatch):
 def test_assets(run_folder, tmp_path):
     paths = write_report(run_folder, tmp_path / "report.html", assets_dir=tmp_path / "tables")
     names = {path.name for path in paths}
-    assert {
-        "digits.csv",
-        "digits.tex",
-        "benchmark.csv",
-        "convergence-mnist.svg",
-        "times.png",
-        "confusion-digits.png",
-    } <= names
+    assert {"digits.csv", "benchmark.csv", "convergence-digits.png", "convergence-mnist.png"} <= names
     assert all(path.stat().st_size for path in paths)
-    assert (tmp_path / "tables" / "times.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "tables" / "convergence-mnist.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_foreign_record_writes_nothing_outside_of_the_folder(records, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from annealfit.studies.paper_tables import benchmark_runs, runs_of
 from annealfit.studies.records import RunSpec
 from annealfit.studies.report import tables
-from annealfit.studies.report.tables import Cell, Column, Table, to_csv, to_latex
+from annealfit.studies.report.tables import Cell, Column, Table, to_csv
 
 
 def table_of(name: str, records) -> Table:
@@ -212,20 +212,6 @@ def test_csv_text_is_quoted_and_no_formula():
     cells = (Cell("=1+1", "=1+1"), Cell('a,"b"', 'a,"b"'), Cell("−3.0", -3.0))
     table = Table("t", "T", "", (Column("a", "A"), Column("b", "B"), Column("c", "C", numeric=True)), (cells,))
     assert list(csv.reader(io.StringIO(to_csv(table))))[1] == ["'=1+1", 'a,"b"', "-3.0"]
-
-
-def test_latex_is_escaped():
-    cells = (Cell(r"a_b & 5% #1 $x$ {y} \z ~ ^ <i>"), Cell("85.0 ± 7.1", paper_text="81.5"))
-    table = Table("t", "T_1", "50 %", (Column("a", "A"), Column("b", "B", True, True)), (cells,))
-    text = to_latex(table)
-    row = (
-        r"a\_b \& 5\% \#1 \$x\$ \{y\} \textbackslash{}z \textasciitilde{} \textasciicircum{} \textless{}i\textgreater{}"
-        r" & 85.0 $\pm$ 7.1 [81.5] \\"
-    )
-    assert row in text.splitlines()
-    assert r"\caption{T\_1. 50 \%" in text
-    for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\begin{tabular}{lr}"):
-        assert rule in text
 
 
 def test_departure_names_what_differs():

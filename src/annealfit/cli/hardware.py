@@ -19,7 +19,6 @@ from annealfit.hardware.feasibility import Device, Feasibility, Workload, device
 from annealfit.hardware.limits import ERROR_LEVELS
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_properties
 from annealfit.problems.encoding import MAX_BITS
-from annealfit.studies.report import figures
 
 _LEAST, _OF_COUPLINGS, _MOST = ERROR_LEVELS
 _EXPLANATION = f"""\
@@ -57,7 +56,6 @@ def hardware(
     ] = None,
     coordinates: options.Coordinates = None,
     seed: Annotated[int, Option(help="Decides the filters and the defects.")] = 42,
-    plot: Annotated[Path | None, Option("-o", "--plot", metavar="FILE", help="Draw it: png, svg or pdf.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Tell what fits an annealer's chip, and what it costs.
@@ -71,7 +69,7 @@ def hardware(
 
     \b
       annealfit hardware --features 18 --classes 10 --bits 1-20
-      annealfit hardware --bits 1-10 --topology P16 --defects 0.01 --plot fit.png
+      annealfit hardware --bits 1-10 --topology P16 --defects 0.01
       annealfit hardware --filters 16 --kernel 5 --bits 1-3 --topology P16
       annealfit hardware --bits 1-3 --solver Advantage2_system1.json --reads 1000
       annealfit hardware --layer 180x64 --bits 1,2
@@ -93,8 +91,6 @@ def hardware(
     else:
         sizes, counts = options.parse_numbers(features, "--features"), options.parse_numbers(classes, "--classes")
     workloads = [Workload(*numbers, **settings) for numbers in product(sizes, counts, every_bits)]
-    if plot is not None:
-        figures.check_drawable(plot, sizes)
     devices = _devices(topology, defects, solver, seed)
     rows = []
     columns = MofNCompleteColumn(), TimeRemainingColumn()
@@ -103,8 +99,6 @@ def hardware(
         for row in study.study_hardware(devices, workloads, examples):
             rows.append(row)
             update(advance=1, description=row.chip)
-    if plot is not None:
-        figures.save_feasibility(rows, plot)
     if as_json:
         document = {
             **pick(workloads[0], "reads", "iterations", "annealing_microseconds"),
@@ -126,7 +120,6 @@ def hardware(
         if device.assumed:
             assumed = ", ".join(device.assumed)
             say(f"{device.chip.name} does not say its {assumed}: Advantage's published values stand for them.")
-    say(f"Figure: {plot}" if plot else "Add --plot FILE.png for a figure, --json for every number.")
 
 
 def _devices(topologies: list[str] | None, defects: float, solver: Path | None, seed: int) -> list[Device]:

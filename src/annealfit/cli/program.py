@@ -26,6 +26,9 @@ app = typer.Typer(
 
 _NO_MEMORY = "there is not enough memory; use fewer images, features or bits"
 _LIBRARIES = "where memory is limited (ulimit -v) allow about 1 GB, else install annealfit anew"
+_REMOVED = {  # options of 0.2.0, and what to use instead
+    ("hardware", "--plot"): "--json prints every number",
+}
 _MOMENT = 0.02  # seconds after which a destructor is over
 
 
@@ -44,6 +47,10 @@ def main() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _interrupt)
     sys.unraisablehook = _repeat_interrupt
+    for word in sys.argv[2:]:
+        option = word.partition("=")[0]
+        if remedy := _REMOVED.get((sys.argv[1], option)):
+            _fail(f"{option} was removed in 0.3.0: {remedy}")
     try:
         try:
             app(standalone_mode=True)

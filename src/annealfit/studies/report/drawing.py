@@ -66,7 +66,7 @@ MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
 INK, SOFT, FAINT = PAGE["ink"].light, PAGE["soft"].light, "#c7cdd4"
 RIGHT, WRONG = BIT_COLOURS[1].light, BIT_COLOURS[20].light  # a prediction; always with a word beside it
-MAP = "Blues"  # of a confusion matrix: light to dark, which no eye mistakes
+MAP = "Blues"  # of a matrix: light to dark, which no eye mistakes
 
 
 def bits_colour(bits: int | None) -> str:

@@ -1,17 +1,15 @@
-"""Every figure, in the style of `drawing`: of a training, of a report, of samplers, of chips, of quantised layers."""
+"""Every figure, in the style of `drawing`: of a training, of a report, of samplers, of quantised layers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import InvalidInputError
 from annealfit._support.files import replacing
 from annealfit.studies.records import CLASSICAL, Record, file_name
 from annealfit.studies.report import charts, drawing
@@ -20,7 +18,6 @@ from annealfit.studies.report.tables import Group, by_dataset, dataset_title, gr
 
 if TYPE_CHECKING:
     from annealfit.data.features import RandomConvFeatures
-    from annealfit.hardware.feasibility import Feasibility
     from annealfit.studies.sampler_study import Comparison, Estimate, ProblemSet, SolveRow
     from annealfit.studies.training_run import TrainingRun
 
@@ -217,23 +214,11 @@ def draw_evidence(evidence: Mapping[str, Any]) -> Any:
 
 
 def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
-    """Write the main figures as SVG and PNG; returns their paths."""
+    """Write the convergence curves of every data set as PNG; return their paths."""
     return [
-        drawing.save_figure(figure, folder / f"{name}.{ending}")
-        for name, figure in _paper_figures(groups(records))
-        for ending in ("svg", "png")
+        drawing.save_figure(_draw_mean_convergence(dataset, members), folder / f"convergence-{file_name(dataset)}.png")
+        for dataset, members in by_dataset(groups(records)).items()
     ]
-
-
-def _paper_figures(found: Sequence[Group]) -> Iterator[tuple[str, Any]]:
-    for dataset, members in by_dataset(found).items():
-        yield f"convergence-{file_name(dataset)}", _draw_mean_convergence(dataset, members)
-        contenders = [group for group in members if group.spec.bits is None or group.has_most_bits]
-        if contenders:
-            yield f"confusion-{file_name(dataset)}", _draw_confusion(dataset, contenders)
-    timed = [row for row in charts.times(found) if row["paper"] is not None]
-    if timed:
-        yield "times", _draw_times(timed)
 
 
 def _draw_mean_convergence(dataset: str, members: Sequence[Group]) -> Any:
@@ -253,37 +238,6 @@ def _draw_mean_convergence(dataset: str, members: Sequence[Group]) -> Any:
                 axes.axhline(group.mean(charts.LEVELS[quantity]), **style)
         dress(axes, log="xy" if log else "x", xlabel="Iteration", ylabel=title)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=7)
-    return figure
-
-
-def _draw_confusion(dataset: str, members: Sequence[Group]) -> Any:
-    matrices = charts.confusions(members)
-    size = max(3.4, 0.36 * len(matrices[0]["classes"]))  # so that the counts fit
-    figure = make_figure(figsize=(size * len(matrices), size + 0.4))
-    figure.suptitle(shown_plainly(f"{dataset_title(dataset)}: test images, true class in rows"))
-    for axes, matrix in zip(figure.subplots(1, len(matrices), squeeze=False)[0], matrices, strict=True):
-        counts = np.array(matrix["counts"], float)
-        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        axes.imshow(shares, cmap=drawing.MAP, vmin=0, vmax=1)
-        for (row, column), share in np.ndenumerate(shares):
-            colour = "white" if share > 0.5 else INK if counts[row, column] else FAINT
-            axes.text(column, row, f"{counts[row, column]:.0f}", ha="center", va="center", fontsize=6, color=colour)
-        names = [shown_plainly(name[:12]) for name in matrix["classes"]]
-        axes.set_xticks(range(len(names)), names, fontsize=6, rotation=90)
-        axes.set_yticks(range(len(names)), names, fontsize=6)
-        axes.set_title(shown_plainly(matrix["name"]), fontsize=8)
-    return figure
-
-
-def _draw_times(rows: Sequence[dict[str, Any]]) -> Any:
-    figure = make_figure(figsize=(8, 0.22 * len(rows) + 1.2))
-    axes, places = figure.subplots(), range(len(rows))
-    axes.scatter([row["seconds"] for row in rows], places, color=SERIES[0], label="here", zorder=3)
-    axes.scatter([row["paper"] for row in rows], places, color=SERIES[1], marker="D", label="paper", zorder=3)
-    axes.set_yticks(places, [shown_plainly(f"{row['dataset']}: {row['name']}") for row in rows], fontsize=6)
-    axes.invert_yaxis()
-    dress(axes, "x", log="x", xlabel="Seconds of a training run")
-    figure.legend(loc="outside upper right", ncols=2, frameon=False)
     return figure
 
 
@@ -433,130 +387,6 @@ def _draw_estimate(axes: Any, estimate: Estimate, place: float, unit: float, sty
     if math.isinf(estimate.high) and math.isfinite(estimate.low):
         start = unit * (estimate.value if is_known else estimate.low)
         axes.plot([start], [place], marker=">", color=style["color"], markersize=5, fillstyle="none", zorder=2)
-
-
-# --- What fits a chip.
-
-_MOST_CURVES = 5
-_LINES = ("-", "--", ":", "-.")  # of coordinates
-_Curve = dict[int, list["Feasibility"]]  # bits → the rows of all chips
-
-
-def check_drawable(path: Path, features: Sequence[int]) -> None:
-    """Refuse what cannot be drawn, before the work is done: a foreign ending, too many curves, matplotlib missing."""
-    drawing.check_picture(path)
-    count = len(set(features))
-    if count > _MOST_CURVES:
-        raise InvalidInputError(
-            f"a figure of {count} numbers of features cannot be read; draw at most {_MOST_CURVES} of them"
-        )
-
-
-def save_feasibility(rows: Sequence[Feasibility], path: Path) -> None:
-    """Draw the rows and write the file; its ending is its format."""
-    check_drawable(path, [row.features for row in rows])
-    drawing.save_figure(draw_feasibility(rows), path)
-
-
-def draw_feasibility(rows: Sequence[Feasibility]) -> Any:
-    """Left, variables against bits under every chip's largest clique; right, the share of couplings below the error.
-
-    A filled marker fits every chip, a half-filled one some, an open one none.
-    """
-    curves: dict[int, _Curve] = {}
-    for row in sorted(rows, key=lambda row: (row.features, row.bits)):
-        curves.setdefault(row.features, {}).setdefault(row.bits, []).append(row)
-    cliques = {row.chip: row.largest_clique for row in rows}
-    coordinates = dict(zip(dict.fromkeys(name for row in rows for name in row.resolutions), _LINES, strict=False))
-    figure = make_figure(figsize=(10, 4))
-    sizes, shares = figure.subplots(1, 2)
-    _draw_sizes(sizes, curves, cliques)
-    _draw_shares(shares, curves, coordinates)
-    whole = {"integer": True, "min_n_ticks": 1, "steps": [1, 2, 5, 10]}
-    for axes in (sizes, shares):
-        axes.xaxis.set_major_locator(drawing.plotting("ticker").MaxNLocator(**whole))
-        axes.title.set_fontsize(10)
-        dress(axes, xlabel="Bits per weight update")
-    handles = [
-        drawing.legend_entry(f"d = {features}", **drawing.series_style(number), linestyle="-")
-        for number, features in enumerate(curves)
-    ]
-    if len(coordinates) > 1:
-        handles += [drawing.legend_entry(name, color=SOFT, linestyle=line) for name, line in coordinates.items()]
-    words = {"full": "fits every chip", "left": "fits some", "none": "fits none"}
-    if len(cliques) == 1:
-        words = {"full": "fits", "none": "does not fit"}
-    seen = {_filling(own) for curve in curves.values() for own in curve.values()}
-    handles += [drawing.legend_entry(word, **_marker(SOFT, "o", fill)) for fill, word in words.items() if fill in seen]
-    drawing.legend_below(figure, handles)
-    return figure
-
-
-def _draw_sizes(axes: Any, curves: Mapping[int, _Curve], cliques: Mapping[str, int]) -> None:
-    for number, curve in enumerate(curves.values()):
-        _draw_curve(axes, number, curve, [rows[0].variables for rows in curve.values()])
-    highest = max(rows[0].variables for curve in curves.values() for rows in curve.values())
-    largest = max(cliques.values())
-    if highest > 6 * largest:  # else the chips would all be at the bottom
-        drawing.use_logarithm(axes, "y")
-    else:
-        axes.set_ylim(0, 1.12 * max(highest, largest))
-    for clique in set(cliques.values()):
-        axes.axhline(clique, color=SOFT, linestyle="--", linewidth=0.9)
-    for level, text in _limit_labels(cliques, closer_than=0.06 * max(highest, largest)):
-        axes.annotate(text, (1.01, level), xycoords=("axes fraction", "data"), va="center", fontsize=8, color=SOFT)
-    axes.set(title="A class's problem\nagainst the largest clique of each chip", ylabel="Variables")
-
-
-def _draw_shares(axes: Any, curves: Mapping[int, _Curve], coordinates: Mapping[str, str]) -> None:
-    from annealfit.hardware.limits import ERROR_LEVELS
-
-    least, of_couplings, most = ERROR_LEVELS
-    for (number, curve), (name, line) in product(enumerate(curves.values()), coordinates.items()):
-        known = {bits: rows for bits, rows in curve.items() if name in rows[0].resolutions}
-        levels = {
-            error: [100 * max(row.resolutions[name].share_below[error] for row in rows) for rows in known.values()]
-            for error in ERROR_LEVELS
-        }
-        band = {"color": SERIES[number], "alpha": 0.2}
-        axes.fill_between(list(known), levels[least], levels[most], linewidth=0, **band)
-        if len(known) == 1:  # a band has no width there
-            axes.vlines(list(known), levels[least], levels[most], linewidth=8, **band)
-        _draw_curve(axes, number, known, levels[of_couplings], line)
-    title = f"Couplings below the analog error:\nmarkers {of_couplings}, band {least} to {most} of the range"
-    axes.set(title=title, ylabel="Share of the couplings, %", ylim=(-3, 103))
-
-
-def _draw_curve(axes: Any, number: int, curve: _Curve, values: Sequence[float], line: str = "-") -> None:
-    """A line with a marker at every number of bits, filled as far as the problem fits."""
-    colour, marker = drawing.series_style(number).values()
-    axes.plot(list(curve), values, color=colour, linestyle=line, linewidth=1.2, zorder=2)
-    for (bits, rows), value in zip(curve.items(), values, strict=True):
-        axes.plot([bits], [value], zorder=3, **_marker(colour, marker, _filling(rows)))
-
-
-def _filling(rows: Sequence[Feasibility]) -> str:
-    embedded = sum(row.embeds for row in rows)
-    return "full" if embedded == len(rows) else "left" if embedded else "none"
-
-
-def _marker(colour: str, marker: str, fill: str) -> dict[str, Any]:
-    face = {"markerfacecolor": colour if fill != "none" else "white", "markerfacecoloralt": "white"}
-    return {"color": colour, "marker": marker, "linestyle": "none", "markersize": 6, "fillstyle": fill, **face}
-
-
-def _limit_labels(cliques: Mapping[str, int], closer_than: float) -> list[tuple[float, str]]:
-    r"""Heights and texts of the chips' names: lines too close to have a label each share one between them.
-
-    >>> _limit_labels({"P16": 180, "Z12": 184, "Z15": 232}, closer_than=20)
-    [(182.0, 'Z12: 184\nP16: 180'), (232.0, 'Z15: 232')]
-    """
-    groups: list[list[tuple[int, str]]] = []
-    for clique, chip in sorted((clique, chip) for chip, clique in cliques.items()):
-        if not groups or clique - groups[-1][-1][0] >= closer_than:
-            groups.append([])
-        groups[-1].append((clique, f"{chip}: {clique}"))
-    return [((group[0][0] + group[-1][0]) / 2, "\n".join(text for _, text in reversed(group))) for group in groups]
 
 
 # --- A quantised network.

@@ -20,12 +20,12 @@ from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import charts, claims, drawing, figures
 from annealfit.studies.report.tables import (
     NEAR_POINTS,
+    Table,
     all_tables,
     dataset_title,
     groups,
     presets_of,
     to_csv,
-    to_latex,
 )
 
 PAPER_LINK = "https://arxiv.org/abs/2603.02958"
@@ -111,11 +111,7 @@ def render(
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, **settings)
     # JSON that cannot end the script element it stands in: `tojson` escapes <, > and &.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {
-        "duration": duration,
-        "as_csv": lambda table: _data_address("text/csv", to_csv(table)),
-        "as_latex": lambda table: _data_address("text/x-tex", to_latex(table)),
-    }
+    environment.filters |= {"duration": duration, "as_csv": _csv_address}
     return environment.from_string(template).render(
         title=title,
         tables={table.name: table for table in tables},
@@ -133,22 +129,18 @@ def render(
     )
 
 
-def _data_address(kind: str, text: str) -> str:
-    return f"data:{kind};charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
+def _csv_address(table: Table) -> str:
+    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(to_csv(table).encode()).decode()
 
 
 def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None = None) -> list[Path]:
-    """Write the page of a run folder, and on request its tables (CSV, LaTeX) and figures (SVG, PNG) as files.
-
-    Returns the paths of all files.
-    """
+    """Write the page of a run folder, and on request its tables (CSV) and curves (PNG); return the paths of all."""
     records, damaged = read_records(folder)
     found, title = evidence.read(Path(folder)), f"annealfit report: {Path(folder).resolve().name}"
     pages = {Path(path): render(records, damaged, title, Store(Path(folder)).asked(), found)}
     if assets_dir is not None:
         for table in [*all_tables(records), *([evidence.table(found)] if found else [])]:
-            pages |= {Path(assets_dir) / f"{table.name}.csv": to_csv(table)}
-            pages |= {Path(assets_dir) / f"{table.name}.tex": to_latex(table)}
+            pages[Path(assets_dir) / f"{table.name}.csv"] = to_csv(table)
     for place, text in pages.items():
         with replacing(place) as file:
             file.write(text.encode())

@@ -1,6 +1,6 @@
 """The tables of a report: the paper's numbers, ours, and the difference, made from records alone.
 
-A `Table` is plain values: the page, the terminal, CSV and LaTeX all show the same one. Titles, captions, columns and
+A `Table` is plain values: the page, the terminal and CSV all show the same one. Titles, captions, columns and
 the wording of the claims are in `tables.toml`; the functions here compute the rows.
 """
 
@@ -619,39 +619,3 @@ def to_csv(table: Table) -> str:
         {name: f"'{v}" if isinstance(v, str) and v.startswith(formulas) else v for name, v in row.items()}
         for row in to_values(table)
     ])  # fmt: skip
-
-
-_LATEX = str.maketrans({
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': r"\textquotedbl{}", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$", "−": "$-$",
-    "≤": r"$\le$", "δ": r"$\delta$", "α": r"$\alpha$", "λ": r"$\lambda$", "✓": "(T)", "✗": "(F)", "–": "--",
-    "·": r"$\cdot$", "→": r"$\to$",
-})  # fmt: skip
-
-
-def escape_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it is.
-
-    >>> print(escape_latex("50 % of a_b"))
-    50 \% of a\_b
-    """
-    return " ".join(text.split()).translate(_LATEX)
-
-
-def to_latex(table: Table) -> str:
-    """A booktabs table; the paper's number stands in brackets after ours."""
-    compared = any(column.compared for column in table.columns)
-    caption = f"{table.title}. {table.caption}" + (" The paper's number is in brackets." if compared else "")
-    alignment = "".join("r" if column.numeric else "l" for column in table.columns)
-    lines = ["% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}", r"\begin{table}", r"\centering"]
-    lines += [rf"\caption{{{escape_latex(caption)}}}", rf"\label{{tab:{table.name}}}"]
-    lines += [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
-    lines += [" & ".join(escape_latex(column.title) for column in table.columns) + r" \\", r"\midrule"]
-    for row in table.rows:
-        cells = [escape_latex(cell.text + (f" [{cell.paper_text}]" if cell.paper_text else "")) for cell in row]
-        # A row that begins with a bracket would be read as an argument of the line break before it.
-        lines.append("{}" * cells[0].startswith("[") + " & ".join(cells) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [f"\\par {escape_latex(note)}" for note in table.notes] + [r"\end{table}"]
-    return "\n".join(lines) + "\n"
