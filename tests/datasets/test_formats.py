@@ -88,120 +88,59 @@ def test_bad_cifar(payload, error, message):
 # Archives
 
 
-def zip_of(path, *members, link=False):
+def zip_of(path):
     with zipfile.ZipFile(path, "w") as archive:
-        for name in ("wanted", *members):
-            info = zipfile.ZipInfo(name)
-            if link and name != "wanted":
-                info.external_attr = 0o120777 << 16
-            archive.writestr(info, b"content")
+        archive.writestr("wanted", b"content")
+        archive.writestr("../outside", b"evil")
+        archive.writestr("folder/", b"")
 
 
-def tar_of(path, *members, kind=tarfile.REGTYPE):
+def tar_of(path):
     with tarfile.open(path, "w:gz") as archive:
-        for name in ("wanted", *members):
+        for name, content in (("../outside", b"evil"), ("wanted", b"content")):
             info = tarfile.TarInfo(name)
-            info.size = len(b"content")
-            if name != "wanted" and kind != tarfile.REGTYPE:
-                info.type, info.linkname, info.size = kind, "/etc/passwd", 0
-            archive.addfile(info, io.BytesIO(b"content"))
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+        folder = tarfile.TarInfo("folder")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
 
 
-MAKERS = {"zip": zip_of, "tar": tar_of}
-ESCAPES = [
-    "../outside",
-    "/outside",
-    "folder/../../outside",
-    "..\\outside",
-    "C:\\outside",
-    "C:outside",
-    "\\\\host\\share\\x",
-]
-
-
-@pytest.fixture(params=sorted(MAKERS))
-def packing(request):
-    return request.param
+@pytest.fixture(params=[zip_of, tar_of])
+def archive(request, tmp_path):
+    request.param(tmp_path / "archive")
+    return tmp_path / "archive"
 
 
 def read(path, member="wanted"):
     return read_members(path, [member], "archive")[member]
 
 
-def test_a_member_is_read(tmp_path, packing):
-    MAKERS[packing](tmp_path / "archive", "folder/another")
-    assert read(tmp_path / "archive") == b"content"
-    assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+def test_a_member_is_read_and_nothing_is_unpacked(archive):
+    assert read(archive) == b"content"
+    assert [path.name for path in archive.parent.iterdir()] == ["archive"]
 
 
-@pytest.mark.parametrize("escape", ESCAPES)
-def test_a_path_that_leads_out_is_refused_even_if_not_wanted(tmp_path, packing, escape):
-    MAKERS[packing](tmp_path / "archive", escape)
-    with pytest.raises(UnsafeArchiveError, match="outside its folder"):
-        read(tmp_path / "archive")
+def test_too_large_a_member_is_refused(archive, monkeypatch):
+    monkeypatch.setattr(formats, "MAX_PAYLOAD_BYTES", 6)
+    with pytest.raises(UnsafeArchiveError, match="more than 6 bytes"):
+        read(archive)
 
 
-def test_links_and_devices_are_refused(tmp_path):
-    zip_of(tmp_path / "zip", "link", link=True)
-    with pytest.raises(UnsafeArchiveError, match="'link' is a link"):
-        read(tmp_path / "zip")
-    for kind, word in ((tarfile.SYMTYPE, "a link"), (tarfile.LNKTYPE, "a link"), (tarfile.FIFOTYPE, "neither")):
-        tar_of(tmp_path / "tar", "link", kind=kind)
-        with pytest.raises(UnsafeArchiveError, match=word):
-            read(tmp_path / "tar")
+def test_a_damaged_archive_is_refused(archive):
+    whole = archive.read_bytes()
+    for content in (whole[:60], b"<html>Sorry</html>", b"", whole.replace(b"content", b"contend")[: len(whole) - 30]):
+        archive.write_bytes(content)
+        with pytest.raises((TruncatedFileError, CorruptFileError), match="cut short|not a whole archive"):
+            read(archive, "folder")
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAX_PAYLOAD_BYTES", 6), ("MAX_ARCHIVE_BYTES", 13)])
-def test_too_large_a_member_or_sum_is_refused(tmp_path, packing, monkeypatch, limit, value):
-    MAKERS[packing](tmp_path / "archive", "another")
-    monkeypatch.setattr(formats, limit, value)
-    with pytest.raises(UnsafeArchiveError, match="more than any data set"):
-        read(tmp_path / "archive")
-
-
-def test_a_tar_that_does_not_end_is_refused(tmp_path, monkeypatch):
-    tar_of(tmp_path / "tar")  # which tarfile fills with zeros up to 10,240 bytes
-    monkeypatch.setattr(formats, "MAX_ARCHIVE_BYTES", 5000)
-    with pytest.raises(UnsafeArchiveError, match="unpacks to more than 10000 bytes"):
-        read(tmp_path / "tar")
-
-
-def test_cut_short(tmp_path, packing):
-    path = tmp_path / "archive"
-    MAKERS[packing](path)
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(TruncatedFileError, match="cut short"):
-        read(path)
-
-
-def test_not_an_archive(tmp_path):
-    (tmp_path / "archive").write_bytes(b"<html>Sorry</html>")
-    with pytest.raises(CorruptFileError, match="not a"):
-        read(tmp_path / "archive")
-
-
-def test_a_changed_byte_is_noticed(tmp_path):
-    zip_of(tmp_path / "zip")
-    damaged = bytearray((tmp_path / "zip").read_bytes())
-    damaged[damaged.index(b"content")] ^= 1
-    (tmp_path / "zip").write_bytes(damaged)
-    with pytest.raises(CorruptFileError, match="CRC"):
-        read(tmp_path / "zip")
-    tar_of(tmp_path / "tar")
-    damaged = bytearray((tmp_path / "tar").read_bytes())
-    damaged[-8] ^= 1  # gzip's check sum
-    (tmp_path / "tar").write_bytes(damaged)
-    with pytest.raises(CorruptFileError, match="CRC"):
-        read(tmp_path / "tar")
-
-
-def test_a_member_that_is_not_there(tmp_path, packing):
-    MAKERS[packing](tmp_path / "archive")
+def test_a_member_that_is_not_there(archive):
     with pytest.raises(CorruptFileError, match="lacks a member.*other"):
-        read(tmp_path / "archive", "other")
+        read(archive, "other")
 
 
 def test_a_folder_is_not_a_file(tmp_path):
-    tar_of(tmp_path / "tar", "folder", kind=tarfile.DIRTYPE)
+    tar_of(tmp_path / "tar")
     with pytest.raises(CorruptFileError, match="not a file"):
         read(tmp_path / "tar", "folder")
