@@ -1,4 +1,3 @@
-import csv
 import json
 import re
 import sys
@@ -18,7 +17,7 @@ from annealfit.problems.problem import Problems
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
 from annealfit.studies import Record
-from annealfit.studies.report.figures import draw_comparison, draw_success, summarise_comparison
+from annealfit.studies.report.figures import draw_success
 from annealfit.studies.sampler_study import Comparison, Estimate, ProblemSet, SolveRow, TrainingRow, Truth
 
 QUICK = ["compare-samplers", "digits", "--bits", "1", "--reads", "4", "--iterations", "2", "--late", "3"]
@@ -55,11 +54,7 @@ def test_the_tables_name_every_sampler_once_and_the_optimum(finished):
     text = " ".join(result.stdout.split())
     assert "problems of the first iteration, raw, 1 bit, 19 variables; optimum proven in " in text
     assert text.count("optimum proven in ") == 4
-    assert not re.search("[≤≥]", text)
-    assert re.search(
-        r"On the first problems \(centred, K = 1\) success is most often with .+, in \d+\.\d% of the reads", text
-    )
-    assert re.search(r"Training \(raw, K = 1\) ends lowest with \S+, at 1\.\d+ times the optimum, which logistic", text)
+    assert not re.search("[≤≥]", text.partition("Success: ")[0])
 
 
 def test_piped_output_has_no_bar_and_no_control_characters(finished):
@@ -91,7 +86,7 @@ def test_the_document_says_what_was_measured_and_how(finished):
         assert set(row["success"]) == set(row["seconds_to_solution"]) == {"value", "low", "high"}
         assert row["success"]["low"] <= row["success"]["value"] <= row["success"]["high"]
         assert row["success"]["value"] == sum(row["successes"]) / sum(row["reads"])
-        assert row["reads"] == [1 if row["sampler"] == "rounded" else 4] * 10
+        assert row["reads"] == [1 if row["sampler"] in ("greedy", "rounded") else 4] * 10
         assert row["seconds_to_solution"]["value"] is None or row["seconds_to_solution"]["value"] > 0
         assert (row["access_seconds"] is None) == (row["sampler"] != "mock-qpu")
     *trained, optimum = document["training"]
@@ -102,25 +97,10 @@ def test_the_document_says_what_was_measured_and_how(finished):
     assert optimum["sampler"] == "logistic optimum"
 
 
-def test_the_table_is_a_csv_file_too(finished):
-    folder, _ = finished
-    rows = list(csv.DictReader((folder / "comparison.csv").open(encoding="utf-8")))
-    parts = [*VARIANTS, ("training", "raw"), ("training", "centred")]
-    expected = [(part, basis, name) for part, basis in parts for name in compare.DEFAULT_SAMPLERS]
-    assert [(row["problems"], row["coordinates"], row["sampler"]) for row in rows[:-1]] == expected
-    assert (rows[-1]["problems"], rows[-1]["sampler"]) == ("training", "logistic optimum")
-    first = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))["solving"][0]
-    assert float(rows[0]["residual"]) == first["residual"]
-    assert float(rows[0]["success"]) == first["success"]["value"]
-    assert float(rows[0]["success_high"]) == first["success"]["high"]
-    assert rows[0]["reads"] == " ".join(["4"] * 10)
-
-
 def test_the_problems_are_files_with_the_same_energies(finished):
     folder, _ = finished
     generator = np.random.default_rng(0)
-    for picture in ("comparison.png", "success.png"):
-        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    assert (folder / "success.png").read_bytes().startswith(b"\x89PNG")
     for name in [f"{part}-{basis}-1-bits-class-{number}" for part, basis in VARIANTS for number in range(10)]:
         problem = read_npz(folder / "problems" / f"{name}.npz")
         with (folder / "problems" / f"{name}.bqm").open("rb") as file:
@@ -180,7 +160,6 @@ def test_what_is_not_proven_is_labelled():
     text = CliRunner().invoke(app, options).stdout
     assert re.search(r"optimum proven for \d of 10", text)
     assert re.search(r"levels .*≤ \d", text)
-    assert "success is reaching the best energy known" in " ".join(text.split())
 
 
 def test_what_is_not_installed_is_left_out_with_a_note_and_an_error_if_it_was_named(monkeypatch):
@@ -200,7 +179,7 @@ def test_files_that_need_what_is_not_installed_are_left_out_with_a_note(monkeypa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("--samplers", "native,rounded", "-o", tmp_path)
     assert "no bqm files: " in result.stderr
-    assert "no figures: " in result.stderr
+    assert "no figure: " in result.stderr
     assert len(list((tmp_path / "problems").iterdir())) == 40
     assert (tmp_path / "comparison.json").exists()
 
@@ -236,10 +215,8 @@ def test_a_failing_sampler_is_a_row_and_not_the_end(monkeypatch):
     result = run("--samplers", "tabu,rounded", *RAW)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert sum(bool(re.match(r"tabu +failed$", line.rstrip())) for line in lines) == 3
     assert lines.count("tabu failed: out of order [17]") == 1
     assert sum(line.startswith("rounded ") for line in lines) == 3
-    assert re.search(r"most often with rounded|no read succeeds", result.stdout)
 
 
 def test_a_preset_of_the_paper_sets_bits_and_the_native_temperatures():
@@ -292,34 +269,6 @@ def crowd(times, shares):
         Record("logistic optimum", loss=1.0),
         (),
     )
-
-
-def test_the_figure_has_a_marker_and_a_curve_per_sampler_and_one_legend():
-    figure = draw_comparison(crowd([0.1, 0.13, 0.11, 0.5, 0.1, 9.0], [0.02, 0.022, 0.019, 0.02, 0.0, 1.4]))
-    energies, training = figure.axes
-    markers = [line for line in energies.lines if line.get_linestyle() == "None"]
-    assert [line.get_fillstyle() for line in markers] == ["full", "none", *["full"] * 5]  # hollow: a device's own time
-    assert len({(line.get_marker(), line.get_color()) for line in markers}) == len(training.lines) == 6
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.texts] == [
-        *(f"sampler-{number}" for number in range(6)),
-        "broken",
-        "hollow: QPU time",
-    ]
-    assert_readable(figure)
-
-
-def test_the_gist_names_ties_together_and_says_when_nobody_gets_there():
-    found = crowd([0.1, 0.2], [0.5, 0.5])
-    half = Estimate(0.5, 0.4, 0.6)
-    rows = [SolveRow(name, "first", bits=1, success=half) for name in ("one", "two")]
-    said = summarise_comparison(replace(found, solving=(*rows, found.solving[-1])))
-    assert "success is most often with one and two, in 50.0% of the reads; none solves half of the problems." in said
-    fast = replace(rows[1], seconds_to_solution=Estimate(0.2, 0.1, 0.4))
-    assert "fastest to the solution is two." in summarise_comparison(replace(found, solving=(rows[0], fast)))
-    never = replace(rows[0], success=Estimate(0.0, 0.0, 0.1))
-    assert "no read succeeds; none solves" in summarise_comparison(replace(found, solving=(never,)))
-    assert "problems" not in summarise_comparison(replace(found, solving=found.solving[-1:]))
 
 
 def test_the_figure_of_success_has_a_place_for_never():

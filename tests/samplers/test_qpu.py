@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import math
 import pickle
-import threading
 import warnings
 from itertools import pairwise
 from types import SimpleNamespace
@@ -87,13 +85,6 @@ def test_every_problem_fills_the_range_by_itself():
         fields = np.abs([program.model.linear[6 * t + i] for i in range(6)]).max()
         biggest = max(abs(b) for (i, _), b in program.model.quadratic.items() if i // 6 == t)
         assert max(fields / 4, biggest, strengths[t] / 2) == pytest.approx(1)
-
-
-def test_scaled_programs_are_within_the_devices_limits():
-    # The device checks h, J and the couplings of each qubit, and raises if one is beyond them.
-    for bits in (1, 2, 3):
-        several = [random_problem(seed, 9, bits, 10.0 ** (seed - 3)) for seed in range(6)]
-        assert all(a.failure is None for a in sampler_on(quiet(), num_reads=2).solve(several, range(6)))
 
 
 @pytest.mark.parametrize(
@@ -223,59 +214,6 @@ def test_what_no_retry_can_help_is_raised_at_once(monkeypatch):
     with pytest.raises(SamplerError, match="answer_mode is 'verbose'"):
         sampler_on(device, answer_mode="verbose").sample(problems(1)[0])
     assert device.calls == 1
-
-
-class Later:
-    """A device behind a network: its answers are futures, which take a while, or fail while one waits."""
-
-    def __init__(self, device, seconds=0.0, error=None):
-        self.device, self.seconds, self.error = device, seconds, error
-
-    def __getattr__(self, name):
-        return getattr(self.device, name)
-
-    def sample(self, bqm, **parameters):
-        answer = self.device.sample(bqm, **parameters)
-        future = concurrent.futures.Future()
-
-        def deliver():
-            if self.error is None:
-                future.set_result(answer)
-            else:
-                future.set_exception(self.error)
-
-        threading.Timer(self.seconds, deliver).start()
-        return dimod.SampleSet.from_future(future)
-
-
-def test_a_late_answer_is_waited_for_and_not_paid_twice():
-    device = quiet()
-    sampler = sampler_on(Later(device, seconds=0.4), timeout_seconds=0.1, retries=50)
-    answer = sampler.sample(problems(1)[0])
-    assert answer.failure is None
-    assert device.calls == 1
-    assert "no answer within 0.1 s" in sampler.summarise([answer])["faults"]
-
-
-def test_an_answer_that_never_comes_fails_the_problem_and_is_charged_once():
-    device = quiet()
-    sampler = sampler_on(Later(device, seconds=5.0), timeout_seconds=0.05, retries=2)
-    answer = sampler.sample(problems(1)[0])
-    assert "no answer in 3 tries, the last: TimeoutError: no answer within 0.05 s" in answer.failure
-    assert device.calls == 1
-    assert sampler.access_seconds == pytest.approx(sampler.preflight(problems(1)).access_seconds)
-
-
-def test_a_problem_that_the_solver_declines_is_not_submitted_again():
-    device = quiet()
-    error = dwave.cloud.exceptions.SolverFailureError("J value out of range")
-    sampler = sampler_on(Later(device, error=error))
-    answer = sampler.sample(problems(1)[0])
-    assert "the solver declined the problem: SolverFailureError: J value out of range" in answer.failure
-    assert device.calls == 1
-    assert sampler.access_seconds == 0
-    passing = sampler_on(Later(quiet(), error=dwave.cloud.exceptions.SolverOfflineError("maintenance")), retries=1)
-    assert "no answer in 2 tries" in passing.sample(problems(1)[0]).failure
 
 
 @pytest.mark.parametrize(
@@ -411,16 +349,6 @@ def test_only_a_connection_of_its_own_is_closed(monkeypatch):
     with BlockSampler(QPUSampler(), 10) as sampler:
         assert sampler.child.device is device
     assert closed == [True]
-
-
-def test_without_configuration_the_error_says_what_to_do(monkeypatch, tmp_path):
-    for name in ("DWAVE_API_TOKEN", "DWAVE_API_CLIENT", "DWAVE_PROFILE", "DWAVE_CONFIG_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SamplerError, match="no connection to a D-Wave solver .*dwave config create"):
-        QPUSampler()
 
 
 @pytest.mark.parametrize(

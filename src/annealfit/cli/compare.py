@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,6 @@ from annealfit.cli.output import Column, count_bits, pick, print_json, print_tab
 from annealfit.problems.export import write
 from annealfit.samplers.catalogue import SAMPLERS
 from annealfit.samplers.protocol import Sampler
-from annealfit.studies import records
 
 if TYPE_CHECKING:
     from annealfit.studies.sampler_study import Comparison, ProblemSet
@@ -61,7 +59,7 @@ def compare(
     size: options.ImageSize = 8,
     download: options.Download = False,
     seed: options.Seed = 42,
-    out: Annotated[Path | None, Option("-o", "--out", help="Folder for problems, tables and figures.")] = None,
+    out: Annotated[Path | None, Option("-o", "--out", help="Folder for problems, figure and JSON.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Give every sampler the same problems, and compare.
@@ -210,8 +208,8 @@ def _describe(found: Comparison) -> dict[str, Any]:
 
 
 def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:
-    """Write problems, table, figures and, last, the document, whose presence says that the folder is complete."""
-    from annealfit.studies.report import figures
+    """Write problems, figure and, last, the document, whose presence says that the folder is complete."""
+    from annealfit.studies.report import drawing, figures
 
     notes = []
     for file_format in ("npz", "bqm"):
@@ -222,26 +220,12 @@ def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str
                     write(problem, folder / "problems" / name, format=file_format)
         except MissingDependencyError as error:
             notes.append(f"no {file_format} files: {error}")
-    training = ({**row, "problems": "training"} for row in document["training"])
-    records.write_table([_flat(row) for row in (*document["solving"], *training)], folder / "comparison.csv")
     try:
-        figures.save_success_figure(found, folder / "success.png")
-        figures.save_comparison_figure(found, folder / "comparison.png")
+        drawing.save_figure(figures.draw_success(found), folder / "success.png")
     except MissingDependencyError as error:
-        notes.append(f"no figures: {error}")
+        notes.append(f"no figure: {error}")
     write_json(folder / COMPARISON_FILE, document)
     return notes
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the CSV table: an estimate is three columns, counts per problem are one, curves are left out."""
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, dict):
-            flat |= {name: value["value"], f"{name}_low": value["low"], f"{name}_high": value["high"]}
-        elif name != "losses":
-            flat[name] = " ".join(map(str, value)) if isinstance(value, list) else value
-    return flat
 
 
 def _number(value: float, digits: int = 3) -> str:
@@ -276,26 +260,17 @@ _SOLVING = (
 )
 
 
-def _print_samplers(rows: Sequence[Any], columns: Sequence[Column], title: str, name: str, failure: str) -> None:
-    """A row per sampler; `name` and `failure` are the attributes with its name and why it failed."""
-
-    def unless_failed(column: Column, otherwise: str) -> Column:
-        return replace(column, cell=lambda row: otherwise if getattr(row, failure) else column.cell(row))
-
-    first, *others = columns
-    shown = [unless_failed(first, "failed"), *(unless_failed(column, "") for column in others)]
-    print_table(rows, [Column("sampler", lambda row: getattr(row, name), "fold"), *shown], title=title)
-    say()
-
-
 def _print(found: Comparison) -> None:
-    """A table per problem set, one per set of trainings, and what they say in words."""
-    from annealfit.studies.report.figures import summarise_comparison
+    """A table per problem set and per set of trainings; failures below them."""
     from annealfit.studies.sampler_study import CONFIDENCE, INTERVAL
 
+    name = Column("sampler", lambda row: row.sampler, "fold")
     for taken in found.problem_sets:
-        _print_samplers(taken.own(found.solving), _SOLVING, _title(taken), "sampler", "failure")
+        rows = [row for row in taken.own(found.solving) if row.failure is None]
+        print_table(rows, [name, *_SOLVING], title=_title(taken))
+        say()
     training = [
+        Column("sampler", lambda record: record.method, "fold"),
         Column("loss ÷\noptimum", lambda record: f"{record.loss / found.optimum.loss:.5f}"),
         Column("test\n%", lambda record: f"{100 * record.test.get('accuracy', math.nan):.1f}"),
         Column("iterations", lambda record: str(record.iterations or "")),
@@ -303,28 +278,23 @@ def _print(found: Comparison) -> None:
         Column("QPU\nseconds", lambda r: "" if r.access_seconds is None else f"{r.access_seconds:.2f}"),
     ]
     for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in found.training):
-        records = [*found.trained(coordinates, bits), found.optimum]
-        on_device = any(record.access_seconds is not None for record in records if not record.error)
+        records = [record for record in found.trained(coordinates, bits) if not record.error] + [found.optimum]
+        on_device = any(record.access_seconds is not None for record in records)
         title = f"Training with each, {coordinates}, {count_bits(bits)}"
-        _print_samplers(records, training[: None if on_device else -1], title, "method", "error")
+        print_table(records, training[: None if on_device else -1], title=title)
+        say()
     failures = {row.record.method: row.record.error for row in found.training if row.record.error}
     failures |= {row.sampler: row.failure for row in found.solving if row.failure}
-    for name, failure in failures.items():
-        say(f"{name} failed: {failure}")
+    for sampler, failure in failures.items():
+        say(f"{sampler} failed: {failure}")
     say(
         "Success: share of the reads that are the optimum. Solution: the time of a problem until one is, with "
         f"{CONFIDENCE:.0%} confidence, median. From–to: {INTERVAL:.0%} confidence intervals. Residual: mean of "
         "(E − E*)/|E*| over reads. Solved: problems of which some read is the optimum. The time of a device is its "
-        "access time.",
+        "access time. ≤ and ≥: an optimum was not proven within --truth-limit, and the best energy known stands for "
+        "it.",
         wrap=True,
     )
-    if not all(taken.truth.is_proven for taken in found.problem_sets):
-        say(
-            "Where an optimum is not proven within --truth-limit, success is reaching the best energy known: "
-            "≤ and ≥ say so, for the optimum may be lower.",
-            wrap=True,
-        )
-    say(summarise_comparison(found), wrap=True)
 
 
 def _title(taken: ProblemSet) -> str:

@@ -147,7 +147,7 @@ def _print_paper_table(table: Table) -> None:
 def report(
     folder: Annotated[Path, Argument(metavar="RUNS", help="Folder of records that reproduce wrote.")],
     out: Annotated[Path, Option("-o", "--out", help="The page to write.")] = Path("report.html"),
-    tables: Annotated[Path | None, Option(help="Folder for tables as CSV, curves as PNG.")] = None,
+    tables: Annotated[Path | None, Option(help="Folder for all tables as CSV.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Make one page of all records, to look at or to send.

@@ -212,6 +212,27 @@ def sparsify(matrix: Array, max_pairs: int) -> Array:
     return sparse
 
 
+def _joined(name: str) -> cached_property[Array]:
+    """Return a property that joins an array of every block."""
+
+    def join(whole: BlockCurvature) -> Array:
+        return read_only(np.concatenate([getattr(part, name).ravel() for _, part in whole.blocks]))
+
+    return cached_property(join)
+
+
+def _assembled(name: str) -> cached_property[Array]:
+    """Return a property that is a block-diagonal matrix (D, D) of a matrix of every block."""
+
+    def assemble(whole: BlockCurvature) -> Array:
+        matrix = np.zeros((whole.size, whole.size))
+        for block, part in whole.blocks:
+            matrix[block, block] = getattr(part, name)
+        return read_only(matrix)
+
+    return cached_property(assemble)
+
+
 class BlockCurvature(Curvature):
     """A block-diagonal curvature: zeros between blocks are neither stored nor multiplied.
 
@@ -223,6 +244,9 @@ class BlockCurvature(Curvature):
     """
 
     _blocks: tuple[tuple[slice, Curvature], ...]
+    matrix, inverse, factor = _assembled("matrix"), _assembled("inverse"), _assembled("factor")
+    diagonal, row_sums, row_norms = _joined("diagonal"), _joined("row_sums"), _joined("row_norms")
+    _entries, _factor_entries = _joined("matrix"), _joined("factor")
 
     def __init__(self, parts: Sequence[Curvature]) -> None:
         ends = np.cumsum([part.size for part in parts]).tolist()
@@ -230,70 +254,36 @@ class BlockCurvature(Curvature):
         self.__dict__.update(_blocks=tuple(zip(slices, parts, strict=True)), _parts={})
 
     @property
-    def size(self) -> int:
-        """Number of parameters, D."""
-        return self._blocks[-1][0].stop
-
-    @property
     def blocks(self) -> Sequence[tuple[slice, Curvature]]:
         """The blocks, in the order of their parameters."""
         return self._blocks
 
+    @property
+    def size(self) -> int:
+        """Number of parameters, D."""
+        return self._blocks[-1][0].stop
+
     @cached_property
     def packed(self) -> tuple[Array, NDArray[np.intp]]:
         """Entries of the matrices of all blocks in one line, and the ends of blocks."""
-        ends = np.cumsum([[part.size, part.size**2] for _, part in self._blocks], axis=0)
-        return self._concatenated("matrix"), np.concatenate([[[0, 0]], ends])
-
-    @cached_property
-    def matrix(self) -> Array:
-        """The full matrix (D, D)."""
-        return self._assembled("matrix")
-
-    @cached_property
-    def diagonal(self) -> Array:
-        """`G_jj` (D,)."""
-        return self._concatenated("diagonal")
-
-    @cached_property
-    def row_sums(self) -> Array:
-        """`G1` (D,)."""
-        return self._concatenated("row_sums")
-
-    @cached_property
-    def row_norms(self) -> Array:
-        """`√Σ_i G_ij²` (D,)."""
-        return self._concatenated("row_norms")
+        ends = np.cumsum([[part.size, part.size**2] for _, part in self.blocks], axis=0)
+        return self._entries, np.concatenate([[[0, 0]], ends])
 
     @cached_property
     def largest_coupling(self) -> float:
         """Largest absolute entry off the diagonal."""
-        return max(part.largest_coupling for _, part in self._blocks)
+        return max(part.largest_coupling for _, part in self.blocks)
 
     @cached_property
     def is_convex(self) -> bool:
         """Whether every block is convex."""
-        return all(part.is_convex for _, part in self._blocks)
-
-    @cached_property
-    def inverse(self) -> Array:
-        """`G⁻¹`."""
-        return self._assembled("inverse")
-
-    @cached_property
-    def factor(self) -> Array:
-        """Lower Cholesky factor."""
-        return self._assembled("factor")
+        return all(part.is_convex for _, part in self.blocks)
 
     def solve(self, values: Array) -> Array:
         """Return `G⁻¹v` for every row of values (P, D)."""
         from annealfit.problems import _kernels  # numba takes a moment to load
 
-        return _kernels.solve(self._packed_factors, self.packed[1], np.ascontiguousarray(values))
-
-    @cached_property
-    def _packed_factors(self) -> Array:
-        return self._concatenated("factor")
+        return _kernels.solve(self._factor_entries, self.packed[1], np.ascontiguousarray(values))
 
     def times(self, values: Array) -> Array:
         """Return `Gv` for every row of values (…, D)."""
@@ -301,12 +291,3 @@ class BlockCurvature(Curvature):
 
         rows = np.ascontiguousarray(values).reshape(-1, self.size)
         return _kernels.multiply(*self.packed, rows).reshape(values.shape)
-
-    def _concatenated(self, name: str) -> Array:
-        return read_only(np.concatenate([getattr(part, name).ravel() for _, part in self._blocks]))
-
-    def _assembled(self, name: str) -> Array:
-        whole = np.zeros((self.size, self.size))
-        for block, part in self._blocks:
-            whole[block, block] = getattr(part, name)
-        return read_only(whole)

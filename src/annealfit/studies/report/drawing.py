@@ -58,7 +58,6 @@ BIT_COLOURS = {
     20: Colour("#d55e00", "#ff8a3d"),
 }
 OTHER_BITS = PAGE["soft"]
-DASHES = {"literal": "dotted", "matched": "solid", "annealfit": "solid", None: "dashed"}  # of lines, by preset
 
 # The same colours for series that have no bits, as samplers: the most different ones first, each with its own marker.
 SERIES = tuple(BIT_COLOURS[bits].light for bits in (3, 20, 1, 2, 15, 5, 10, 0))
@@ -67,11 +66,6 @@ MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 INK, SOFT, FAINT = PAGE["ink"].light, PAGE["soft"].light, "#c7cdd4"
 RIGHT, WRONG = BIT_COLOURS[1].light, BIT_COLOURS[20].light  # a prediction; always with a word beside it
 MAP = "Blues"  # of a matrix: light to dark, which no eye mistakes
-
-
-def bits_colour(bits: int | None) -> str:
-    """The colour of a method with so many bits in a plot."""
-    return BIT_COLOURS.get(bits or 0, OTHER_BITS).light
 
 
 def css_variables() -> str:

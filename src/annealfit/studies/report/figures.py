@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit._support.files import replacing
-from annealfit.studies.records import CLASSICAL, Record, file_name
-from annealfit.studies.report import charts, drawing
-from annealfit.studies.report.drawing import FAINT, INK, SERIES, SOFT, dress, make_figure, shown_plainly
-from annealfit.studies.report.tables import Group, by_dataset, dataset_title, groups
+from annealfit.studies.records import Record
+from annealfit.studies.report import drawing
+from annealfit.studies.report.drawing import FAINT, INK, SERIES, dress, make_figure, shown_plainly
 
 if TYPE_CHECKING:
     from annealfit.data.features import RandomConvFeatures
-    from annealfit.studies.sampler_study import Comparison, Estimate, ProblemSet, SolveRow
+    from annealfit.studies.sampler_study import Comparison, Estimate, ProblemSet
     from annealfit.studies.training_run import TrainingRun
 
 # --- A training.
@@ -210,134 +209,9 @@ def draw_evidence(evidence: Mapping[str, Any]) -> Any:
     return figure
 
 
-# --- A report, drawn from the same numbers as the page's charts.
-
-
-def save_paper_figures(records: Sequence[Record], folder: Path) -> list[Path]:
-    """Write the convergence curves of every data set as PNG; return their paths."""
-    return [
-        drawing.save_figure(_draw_mean_convergence(dataset, members), folder / f"convergence-{file_name(dataset)}.png")
-        for dataset, members in by_dataset(groups(records)).items()
-    ]
-
-
-def _draw_mean_convergence(dataset: str, members: Sequence[Group]) -> Any:
-    figure = make_figure(figsize=(11, 4.2))
-    figure.suptitle(shown_plainly(f"{dataset_title(dataset)}: means over seeds"))
-    panels = figure.subplots(1, 2)
-    for axes, quantity in zip(panels, ("accuracy", "cross_entropy"), strict=True):
-        title, log = charts.QUANTITIES[quantity]
-        for group in members:
-            dashes = "dashdot" if group.spec.method == CLASSICAL else drawing.DASHES[group.spec.preset]
-            style: dict[str, Any] = {"color": drawing.bits_colour(group.spec.bits), "linestyle": dashes}
-            style |= {"linewidth": 1.2, "label": shown_plainly(charts.series_name(group))}
-            columns, iterations = charts.history_columns(group, quantity), charts.sampled_iterations(group)
-            if columns is not None:
-                axes.plot(iterations, columns.mean(axis=0)[iterations - 1], **style)
-            else:
-                axes.axhline(group.mean(charts.LEVELS[quantity]), **style)
-        dress(axes, log="xy" if log else "x", xlabel="Iteration", ylabel=title)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=7)
-    return figure
-
-
 # --- A comparison of samplers.
 
-_SMALLEST_SHARE = 1e-6  # a logarithmic axis has no zero
 _APART = 0.22  # between the markers of one sampler, in rows
-
-
-def draw_comparison(comparison: Comparison) -> Any:
-    """A row of panels per coordinates and bits: energy above the lowest against time per problem set, and training."""
-    sets: dict[tuple[str, int], list[ProblemSet]] = {}
-    for taken in comparison.problem_sets:
-        sets.setdefault(taken.variant, []).append(taken)
-    count = max(map(len, sets.values())) + bool(comparison.training)
-    figure = make_figure(figsize=(4.4 * count, 4.0 * len(sets) + 0.4))
-    names = dict.fromkeys(row.sampler for row in comparison.solving)
-    styles = {name: drawing.series_style(number) for number, name in enumerate(names)}
-    for panels, (variant, own) in zip(figure.subplots(len(sets), count, squeeze=False), sets.items(), strict=True):
-        for axes, taken in zip(panels, own, strict=False):
-            _draw_solving(axes, taken, taken.own(comparison.solving), styles)
-        if comparison.training:
-            _draw_training(panels[-1], comparison, variant, styles)
-    handles = [drawing.legend_entry(name, **style) for name, style in styles.items()]
-    if any(row.access_seconds is not None for row in comparison.solving):
-        handles.append(drawing.legend_entry("hollow: QPU time", color=SOFT, marker="o", fillstyle="none"))
-    drawing.legend_below(figure, handles)
-    return figure
-
-
-def save_comparison_figure(comparison: Comparison, path: Path) -> Path:
-    """Write the figure of `draw_comparison`."""
-    return drawing.save_figure(draw_comparison(comparison), path)
-
-
-def save_success_figure(comparison: Comparison, path: Path) -> Path:
-    """Write the figure of `draw_success`."""
-    return drawing.save_figure(draw_success(comparison), path)
-
-
-def summarise_comparison(comparison: Comparison) -> str:
-    """Which sampler was best at what, in plain sentences; ties are named together."""
-    sentences = []
-    for taken in comparison.problem_sets:
-        rows = [row for row in taken.own(comparison.solving) if row.failure is None]
-        if rows:
-            shares = {row.sampler: -row.success.value for row in rows}
-            seconds = {row.sampler: row.seconds_to_solution.value for row in rows}
-            most, least = -min(shares.values()), min(seconds.values())
-            often = f"success is most often with {_least(shares)}, in {most:.1%} of the reads"
-            fastest = f"fastest to the solution is {_least(seconds)}"
-            sentences.append(
-                f"On the {taken.name} problems ({taken.coordinates}, K = {taken.bits}) "
-                f"{often if most else 'no read succeeds'}; "
-                f"{fastest if least < math.inf else 'none solves half of the problems'}."
-            )
-    optimum = comparison.optimum
-    for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in comparison.training):
-        records = [record for record in comparison.trained(coordinates, bits) if record.error is None]
-        losses = {record.method: record.loss / optimum.loss for record in records}
-        if losses:
-            sentences.append(
-                f"Training ({coordinates}, K = {bits}) ends lowest with {_least(losses)}, at "
-                f"{min(losses.values()):.5f} times the optimum, which logistic regression finds in "
-                f"{optimum.seconds:.2f} s."
-            )
-    return " ".join(sentences)
-
-
-def _least(values: dict[str, float]) -> str:
-    *others, last = [name for name, value in values.items() if value == min(values.values())] or values
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _when(taken: ProblemSet) -> str:
-    return f"Problems after {taken.after} iterations" if taken.after else "Problems of the first iteration"
-
-
-def _draw_solving(axes: Any, taken: ProblemSet, rows: Sequence[SolveRow], styles: Mapping[str, Any]) -> None:
-    for row in (row for row in rows if row.failure is None):
-        energy = 100 * max(row.residual, _SMALLEST_SHARE)
-        places = [1e3 * seconds for seconds in (row.median_seconds, row.access_seconds) if seconds is not None]
-        axes.plot(places, [energy] * len(places), linestyle=":", color=styles[row.sampler]["color"])
-        for place, fill in zip(places, ("full", "none"), strict=False):
-            axes.plot(place, energy, linestyle="none", markersize=7, fillstyle=fill, **styles[row.sampler])
-    axes.set(xscale="log", yscale="log")
-    axes.margins(0.15)
-    labels = {"xlabel": "Time of a solve, ms (median)", "ylabel": "Energy of a read above the lowest, %"}
-    dress(axes, log="xy", title=f"{_when(taken)},\n{taken.coordinates}, K = {taken.bits}", **labels)
-
-
-def _draw_training(axes: Any, comparison: Comparison, variant: tuple[str, int], styles: Mapping[str, Any]) -> None:
-    for record in comparison.trained(*variant):
-        excess = record.history.get("loss", np.empty(0)) / comparison.optimum.loss - 1
-        shown = np.flatnonzero(excess > 0)  # what a logarithmic axis can show; nothing of a failure
-        if len(shown):
-            axes.plot(shown + 1, excess[shown], linewidth=1.3, markevery=[-1], **styles[record.method])
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    labels = {"xlabel": "Iteration", "ylabel": "Loss above the optimum, share of it"}
-    dress(axes, log="y" if axes.lines else "", title="Training,\n{}, K = {}".format(*variant), **labels)
 
 
 def draw_success(comparison: Comparison) -> Any:
@@ -365,7 +239,9 @@ def draw_success(comparison: Comparison) -> Any:
                 _draw_estimate(times, row.seconds_to_solution, place, 1e3, style)
         unproven = [taken.coordinates for taken in sets if not taken.truth.is_proven]
         best_known = f"; best known, not proven: {', '.join(unproven)}" if unproven else ""
-        shares.set_title(f"{_when(sets[0])}, K = {sets[0].bits}{best_known}", fontsize=10, loc="left")
+        shares.set_title(
+            f"{sets[0].name.capitalize()} problems, K = {sets[0].bits}{best_known}", fontsize=10, loc="left"
+        )
         for axes, labels in ((shares, list(map(shown_plainly, names))), (times, [""] * len(names))):
             axes.set_yticks(range(len(names)), labels, fontsize=9)
             axes.set_ylim(len(names) - 0.4, -0.6)  # the first sampler at the top

@@ -134,7 +134,7 @@ def _csv_address(table: Table) -> str:
 
 
 def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None = None) -> list[Path]:
-    """Write the page of a run folder, and on request its tables (CSV) and curves (PNG); return the paths of all."""
+    """Write the page of a run folder, and on request its tables as CSV; return the paths of all."""
     records, damaged = read_records(folder)
     found, title = evidence.read(Path(folder)), f"annealfit report: {Path(folder).resolve().name}"
     pages = {Path(path): render(records, damaged, title, Store(Path(folder)).asked(), found)}
@@ -144,4 +144,4 @@ def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None =
     for place, text in pages.items():
         with replacing(place) as file:
             file.write(text.encode())
-    return [*pages, *(figures.save_paper_figures(records, Path(assets_dir)) if assets_dir is not None else ())]
+    return [*pages]
