@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         QUBOSVC,
         AnnealedClassifier,
         AnnealedConvNet,
+        BinaryMatrixFactorization,
         BinarySparseCoding,
         QBoostClassifier,
         QUBORidge,
@@ -30,6 +31,7 @@ __all__ = [
     "QUBOSVC",
     "AnnealedClassifier",
     "AnnealedConvNet",
+    "BinaryMatrixFactorization",
     "BinarySparseCoding",
     "Checkpoint",
     "Encoding",
@@ -48,6 +50,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "AnnealedClassifier": "models",
         "AnnealedConvNet": "models",
+        "BinaryMatrixFactorization": "models",
         "BinarySparseCoding": "models",
         "Checkpoint": "training.checkpoint",
         "Encoding": "problems",

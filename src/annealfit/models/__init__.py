@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from annealfit.models.classifier import PRESETS, AnnealedClassifier
     from annealfit.models.conv_net import AnnealedConvNet
     from annealfit.models.family.boosting import QBoostClassifier
+    from annealfit.models.family.factorization import BinaryMatrixFactorization
     from annealfit.models.family.ridge import QUBORidge, QUBORidgeClassifier
     from annealfit.models.family.sparse_coding import BinarySparseCoding
     from annealfit.models.family.svm import QUBOSVC
@@ -19,6 +20,7 @@ __all__ = [
     "QUBOSVC",
     "AnnealedClassifier",
     "AnnealedConvNet",
+    "BinaryMatrixFactorization",
     "BinarySparseCoding",
     "QBoostClassifier",
     "QUBORidge",
@@ -35,6 +37,7 @@ __getattr__, __dir__ = lazy_exports(
         "QUBORidge": "family.ridge",
         "QUBORidgeClassifier": "family.ridge",
         "QUBOSVC": "family.svm",
+        "BinaryMatrixFactorization": "family.factorization",
         "BinarySparseCoding": "family.sparse_coding",
         "QBoostClassifier": "family.boosting",
     },

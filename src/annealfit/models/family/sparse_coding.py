@@ -7,25 +7,18 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, check_number
-from annealfit._support.randomness import child_seed, seed_of
-from annealfit.models.family.solving import QUBOEstimator, Solver
-from annealfit.problems.curvature import Curvature
-from annealfit.problems.levels import Levels
+from annealfit.models.family.codes import CodingTransformer
 from annealfit.problems.problem import Problems
-from annealfit.samplers import GreedyDescent
 
-DRAWS = 1  # the path of the seed of what `fit` draws, below that of a fit
-RIDGE = 1e-3  # of the number of rows: keeps atoms that are never or always used together apart
 PATCHES_AT_ONCE = 1 << 16  # bounds the memory of a transform
 
 
-class BinarySparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOEstimator):
+class BinarySparseCoding(CodingTransformer):
     """Codes of rows or image patches x by QUBO: `‖x − Da‖² + λ|a|₁` over codes a on 2^K levels from 0 to 1.
 
     Nguyen and Kenyon, "Image classification using quantum inference on the D-Wave 2X" (2018, 2019). The codes of all
@@ -99,29 +92,17 @@ class BinarySparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBO
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the dictionary to rows (N, D) or images; y is not used."""
-        for name, minimum in (("n_components", 1), ("stride", 1), ("max_iter", 0), ("max_samples", 1)):
-            check_number(name, getattr(self, name), Integral, minimum=minimum)
+        generator = self._start()
+        check_number("stride", self.stride, Integral, minimum=1)
+        check_number("max_samples", self.max_samples, Integral, minimum=1)
         check_number("sparsity", self.sparsity, minimum=0)
         if self.patch_size is not None:
             check_number("patch_size", self.patch_size, Integral, minimum=1)
         patches = self._patches(self._checked(X, reset=True))
         self._n_features_out = patches.shape[1] * patches.shape[2] * int(self.n_components)
-        self._seed = seed_of(self.random_state)
-        generator = np.random.default_rng(child_seed(self._seed, DRAWS))
         rows = self._drawn(patches, generator)
-        scale = float(np.vecdot(rows, rows).mean()) or 1.0
-        self.penalty_ = self.sparsity * scale
-        # Some atoms add up to a row, so each begins as half of one.
-        self.components_ = 0.5 * rows[generator.permutation(np.resize(np.arange(len(rows)), int(self.n_components)))]
-        objectives = []
-        with self._solver(self._seed) as solver:
-            for _ in range(self.max_iter):
-                codes = self._codes(rows, solver)
-                errors = rows - codes @ self.components_
-                squares = np.vecdot(errors, errors)
-                objectives.append((squares.mean() + self.penalty_ * codes.sum(axis=1).mean()) / scale)
-                self._fit_dictionary(rows, codes, squares)
-        self.objective_, self.n_iter_ = np.array(objectives), len(objectives)
+        self.penalty_ = self.sparsity * (float(np.vecdot(rows, rows).mean()) or 1.0)
+        self.components_ = self._alternate(rows, self.penalty_, generator, lowest=-np.inf)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -132,12 +113,13 @@ class BinarySparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBO
         with self._solver(self._seed, count=False) as solver:
             for first in range(0, len(patches), images):
                 part = slice(first, first + images)
-                found[part] = self._codes(_flat(patches[part]), solver).reshape(found[part].shape)
+                codes = self._codes(_flat(patches[part]), self.components_, self.penalty_, solver)
+                found[part] = codes.reshape(found[part].shape)
         return found
 
     def problems(self, X: Any) -> Problems:
         """Return the problems of coding rows, or all patches of images, with the fitted dictionary."""
-        return self._problems(_flat(self._patches(self._rows(X))))
+        return self._code_problems(_flat(self._patches(self._rows(X))), self.components_, self.penalty_)
 
     def inverse_transform(self, X: Any) -> Array:
         """Return the rows `Da` of codes, (N, D), or the patches of images, (N, P·D)."""
@@ -145,9 +127,6 @@ class BinarySparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBO
         if codes.ndim != 2 or codes.shape[1] != self._n_features_out:
             raise InvalidInputError(f"codes have shape {codes.shape}; expected (N, {self._n_features_out})")
         return (codes.reshape(-1, int(self.n_components)) @ self.components_).reshape(len(codes), -1)
-
-    def _default_sampler(self) -> Any:
-        return GreedyDescent()
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -184,26 +163,6 @@ class BinarySparseCoding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBO
         if count > self.max_samples:
             places = np.sort(generator.choice(count, int(self.max_samples), replace=False))
         return _flat(patches[np.unravel_index(places, patches.shape[:3])])
-
-    @property
-    def _levels(self) -> Levels:
-        return Levels(0.0, 1.0, self.bits)
-
-    def _problems(self, rows: Array) -> Problems:
-        curvature = Curvature.computed(self.components_ @ self.components_.T)
-        return self._levels.problems(curvature, self.penalty_ / 2 - rows @ self.components_.T)
-
-    def _codes(self, rows: Array, solver: Solver) -> Array:
-        return self._levels.decode(solver.solve(self._problems(rows), same_seed=True)[0])
-
-    def _fit_dictionary(self, rows: Array, codes: Array, squares: Array) -> None:
-        """Set the dictionary to the least squares fit of the codes; unused atoms to the worst coded rows."""
-        moments = codes.T @ codes + RIDGE * len(rows) * np.eye(codes.shape[1])
-        # A step from the present dictionary, which the ridge holds fast: the objective does not rise.
-        self.components_ += np.linalg.solve(moments, codes.T @ (rows - codes @ self.components_))
-        unused = np.flatnonzero(~codes.any(axis=0))
-        worst = np.argsort(-squares, kind="stable")[: len(unused)]
-        self.components_[unused[: len(worst)]] = rows[worst]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
