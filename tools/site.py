@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PACKAGE = "annealfit"
+MOVED = {"report": "reproduce"}  # pages of earlier versions: where their readers are sent
 LINK = re.compile(r"{py:obj}`(?:([^<`]+) <)?([\w.]+)>?`")  # in docs/api/index.md
 
 
@@ -110,7 +111,18 @@ def build(target: Path) -> int:
     shutil.rmtree(target / ".doctrees", ignore_errors=True)
     for page in target.rglob("*.html"):
         mend_headings(page)
+    for old, new in MOVED.items():
+        write_redirect(target / f"{old}.html", f"{new}.html")
     return int(code)
+
+
+def write_redirect(page: Path, address: str) -> None:
+    """Write a page that sends its readers to another."""
+    page.write_text(
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
+        f'<meta http-equiv="refresh" content="0; url={address}"><p>This page is now <a href="{address}">{address}</a>.',
+        encoding="utf-8",
+    )
 
 
 def mend_headings(page: Path) -> None:

@@ -93,6 +93,13 @@ def test_every_page_has_a_place():
     assert pages - listed == set()
 
 
+def test_pages_that_moved_lead_to_pages(site):
+    for old, new in site_builder.MOVED.items():
+        assert f"url={new}.html" in (site / f"{old}.html").read_text(encoding="utf-8")
+        assert (ROOT / "docs" / f"{new}.md").exists()
+        assert not (ROOT / "docs" / f"{old}.md").exists()
+
+
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
     browser = open_browser(tmp_path_factory.mktemp("browser"))

@@ -20,7 +20,7 @@ from annealfit.training.objectives.conv_net import HEAD, layer_name
 from annealfit.training.state import HistoryRow
 
 # The paper does not give its learning rate. Over seeds 42–46 of digits, full-batch descent for 1000 steps
-# at this rate ends within 3 points of the paper's classical row (82.2 / 79.8 %); see docs/baselines.md.
+# at this rate ends within 3 points of the paper's classical row (82.2 / 79.8 %); see docs/reproduce.md.
 SGD_RATE = 0.3
 
 
