@@ -1,5 +1,7 @@
 """What becomes of errors that are not ours: one sentence, also where there is hardly room for one."""
 
+import os
+import subprocess
 import sys
 import time
 
@@ -96,3 +98,31 @@ def test_a_sentence_needs_no_colours(monkeypatch, capfd):
 
     monkeypatch.setattr(program.errors, "print", refuse)
     assert end_of(monkeypatch, capfd, MemoryError()) == (2, f"error: {program._NO_MEMORY}\n")
+
+
+_INTERRUPTED_WHILE_LOADING = """
+import builtins, os, signal
+import annealfit.__main__ as program
+original = builtins.__import__
+def load(name, *arguments, **named):
+    if name == "typer":
+        os.kill(os.getpid(), signal.SIGINT)
+    return original(name, *arguments, **named)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+builtins.__import__ = load
+program.main()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+def test_an_interrupt_while_libraries_are_loaded_is_no_traceback():
+    ended = subprocess.run([sys.executable, "-c", _INTERRUPTED_WHILE_LOADING], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "Interrupted.\n")
+
+
+def test_a_terminal_without_a_character_gets_its_number(tmp_path):
+    arguments = ["train", "digits", "--max-iter", "1", "--no-plots", "--out", str(tmp_path / "run")]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    program = [sys.executable, "-m", "annealfit", *arguments]
+    ended = subprocess.run(program, capture_output=True, env=environment, check=True)
+    assert b"\\u03ba" in ended.stdout

@@ -40,7 +40,7 @@ class Server:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.cut_short: set[str] = set()
-        self.unannounced: set[str] = set()
+        self.unannounced: dict[str, str | None] = {}  # and the nonsense that is announced instead
         self.asked: list[str] = []
         server = self
 
@@ -52,8 +52,9 @@ class Server:
                     self.send_error(404)
                     return
                 self.send_response(200)
-                if self.path not in server.unannounced:
-                    self.send_header("Content-Length", str(len(body)))
+                length = server.unannounced.get(self.path, str(len(body)))
+                if length is not None:
+                    self.send_header("Content-Length", length)
                 self.end_headers()
                 self.wfile.write(body[: len(body) // 2] if self.path in server.cut_short else body)
 
@@ -240,8 +241,9 @@ def test_progress_goes_up_to_the_total(mnist, server, directory):
     assert [done for _, done, _ in own] == sorted(done for _, done, _ in own)
 
 
-def test_a_server_that_does_not_say_how_much_it_sends(mnist, server, directory):
-    server.unannounced.add(IMAGES)
+@pytest.mark.parametrize("nonsense", [None, "abc", "-5", "1e9", "²"])
+def test_a_server_that_does_not_say_how_much_it_sends(mnist, server, directory, nonsense):
+    server.unannounced[IMAGES] = nonsense
     calls = []
     fetch("mnist", progress=lambda *call: calls.append(call))
     assert ("train-images-idx3-ubyte.gz", len(server.files[IMAGES]), None) in calls
@@ -252,7 +254,7 @@ def test_a_server_that_sends_more_than_any_data_set_is_stopped(mnist, server, di
     monkeypatch.setattr("annealfit.data.datasets.fetching.MAX_ARCHIVE_BYTES", 10_000)
     server.files[IMAGES] = bytes(200_000)
     if not announced:
-        server.unannounced.add(IMAGES)
+        server.unannounced[IMAGES] = None
     with pytest.raises(DownloadError, match="was stopped: it sends more than the 10,000 bytes"):
         fetch("mnist")
     assert files_in(directory) == []

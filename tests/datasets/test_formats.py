@@ -112,6 +112,16 @@ def archive(request, tmp_path):
     return tmp_path / "archive"
 
 
+def test_a_zip_whose_directory_points_nowhere_is_named(tmp_path):
+    """Python's module tells so by an OSError, which is not one of the disk."""
+    zip_of(tmp_path / "a.zip")
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    content[content.rfind(b"PK\5\6") + 16 + 3] = 200  # the offset of the directory
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(CorruptFileError, match="archive is not a whole archive"):
+        read(tmp_path / "a.zip")
+
+
 def read(path, member="wanted"):
     return read_members(path, [member], "archive")[member]
 

@@ -1,3 +1,4 @@
+import os
 import sys
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from annealfit import load_dataset
 from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError
 from annealfit.data.datasets import CorruptFileError, MissingDataError, load_table
+from annealfit.data.datasets.own_data import read_table
 
 GENERATOR = np.random.default_rng(1)
 IMAGES = GENERATOR.integers(0, 256, (24, 6, 5), dtype=np.uint8)
@@ -284,3 +286,11 @@ def test_fewer_rows_are_as_many_of_every_class(divided):
 def test_a_part_that_cannot_be_used_says_why(divided, arrays, error, message):
     with pytest.raises(error, match=message):
         load(divided(**arrays))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
+@pytest.mark.parametrize("suffix", ["npy", "npz", "parquet"])
+def test_a_pipe_is_refused_before_it_is_opened(tmp_path, suffix):
+    os.mkfifo(tmp_path / f"rows.{suffix}")
+    with pytest.raises(FileFormatError, match=f"rows.{suffix} is no file but a pipe"):
+        read_table(tmp_path / f"rows.{suffix}", "labels", tmp_path)

@@ -214,6 +214,14 @@ def test_csv_text_is_quoted_and_no_formula():
     assert list(csv.reader(io.StringIO(to_csv(table))))[1] == ["'=1+1", 'a,"b"', "-3.0"]
 
 
+@pytest.mark.parametrize("text", ["=1+1", " =1+1", "\n=1+1", "\t=1+1", "\x1b=1+1", "\u00a0@x"])
+def test_text_of_a_foreign_record_is_no_formula_and_no_control_sequence(text):
+    table = Table("t", "T", "", (Column("a", "A"),), ((Cell("", text + "\x1b[31m"),),))
+    [row] = list(csv.reader(io.StringIO(to_csv(table))))[1:]
+    assert row[0].startswith("'")
+    assert "\x1b" not in row[0]
+
+
 def test_departure_names_what_differs():
     assert tables.Group(RunSpec("digits", "qubo", 42, "matched", 20, 1000), ()).departure == ""
     assert tables.Group(RunSpec("digits", "qubo", 42, "matched", 20), ()).departure == "100 sweeps"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -46,6 +47,9 @@ def main() -> None:
     for name in ("SIGTERM", "SIGHUP"):  # a batch system's request to end is treated as Ctrl-C: progress is kept
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="backslashreplace")  # what the terminal has no character for, as κ
     sys.unraisablehook = _repeat_interrupt
     for word in sys.argv[2:]:
         option = word.partition("=")[0]

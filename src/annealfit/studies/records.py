@@ -39,6 +39,15 @@ METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo", *NETWORK_METHODS)
 _LONGEST_NAME = 64  # characters of a data set's name in a file name
 
 
+def printable(text: str) -> str:
+    r"""Return a text with spaces in place of control characters.
+
+    >>> printable("a\x1b[31mb")
+    'a [31mb'
+    """
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 def file_name(dataset: str) -> str:
     """Return a part of a file name for a data set, whose own name may be a path, or anything in a foreign record.
 
@@ -353,12 +362,17 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """Rows as CSV."""
+    """Rows as CSV, whose texts a spreadsheet shows and never runs as formulas."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, _columns(rows), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    shown = printable(value) if isinstance(value, str) else value
+    return f"'{shown}" if isinstance(shown, str) and shown.lstrip().startswith(("=", "+", "-", "@")) else shown
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:

@@ -190,7 +190,8 @@ def _download(address: str, path: Path, progress: Progress | None) -> None:
     try:
         with requests.get(address, **settings) as response, path.open("wb") as file:
             response.raise_for_status()
-            total = int(response.headers.get("Content-Length", 0)) or None
+            stated = response.headers.get("Content-Length", "")
+            total = int(stated) if stated.isdecimal() else None
             for chunk in response.iter_content(2**16):
                 if max(file.tell(), total or 0) > MAX_ARCHIVE_BYTES:
                     raise DownloadError(

@@ -113,7 +113,7 @@ def read_members(path: Path, members: Sequence[str], name: str) -> dict[str, byt
         raise CorruptFileError(f"{name} lacks a member: {error.args[0]}") from error
     except EOFError as error:
         raise TruncatedFileError(f"{name} was cut short; get it again") from error
-    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, RuntimeError) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, RuntimeError, OSError) as error:
         kind = TruncatedFileError if "unexpected end of data" in str(error) else CorruptFileError
         raise kind(f"{name} is not a whole archive: {error}; get it again") from error
     return contents

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit._support.errors import FileFormatError, InvalidInputError, require
-from annealfit._support.files import read_array_header, read_arrays
+from annealfit._support.files import check_regular, read_array_header, read_arrays
 from annealfit.data.datasets.formats import CorruptFileError, MissingDataError
 from annealfit.data.datasets.images import Part, Parts
 from annealfit.data.rows import NpyTable
@@ -204,8 +204,9 @@ def _check_finite(path: Path, part: Labelled) -> None:
 
 
 def _mapped(path: Path) -> NpyTable:
-    if not path.is_file():
+    if not path.exists():
         raise MissingDataError(f"{path} is not there; give a .npy file, of the features or with a label per row")
+    check_regular(path)
     try:
         return NpyTable(path)
     except (ValueError, EOFError) as error:
@@ -215,6 +216,8 @@ def _mapped(path: Path) -> NpyTable:
 def _read_parquet(path: Path, label: str | None, folder: Path) -> Labelled:
     """Copy the features batch by batch to a .npy file in `folder`, and read the labels into memory."""
     datasets = require("pyarrow.dataset", extra="parquet", purpose="reading Parquet")
+    if not path.is_dir():
+        check_regular(path)
     try:
         table = datasets.dataset(path, format="parquet", exclude_invalid_files=path.is_dir())
         count = table.count_rows()

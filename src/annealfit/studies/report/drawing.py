@@ -15,6 +15,7 @@ from typing import Any
 
 from annealfit._support.errors import InvalidInputError, require
 from annealfit._support.files import replacing
+from annealfit.studies.records import printable
 
 FONT = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 NUMBERS_FONT = 'ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monospace'
@@ -146,7 +147,7 @@ def shown_plainly(text: str) -> str:
     >>> shown_plainly("5$ or\n6$"), len(shown_plainly("x" * 100_000))
     ('5\\$ or 6\\$', 60)
     """
-    line = "".join(character if character.isprintable() else " " for character in text[: _LONGEST_TEXT + 1])
+    line = printable(text[: _LONGEST_TEXT + 1])
     return (line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…").replace("$", r"\$")
 
 

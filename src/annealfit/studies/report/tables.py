@@ -614,8 +614,4 @@ def to_values(table: Table) -> list[dict[str, Any]]:
 
 def to_csv(table: Table) -> str:
     """The rows of `to_values` as CSV."""
-    formulas = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run text that starts like one
-    return csv_text([
-        {name: f"'{v}" if isinstance(v, str) and v.startswith(formulas) else v for name, v in row.items()}
-        for row in to_values(table)
-    ])  # fmt: skip
+    return csv_text(to_values(table))
