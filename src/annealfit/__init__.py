@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         QUBORidge,
         QUBORidgeClassifier,
     )
+    from annealfit.models.onnx_export import to_onnx
     from annealfit.problems.encoding import Encoding
     from annealfit.problems.problem import QuadraticProblem
     from annealfit.training.checkpoint import Checkpoint
@@ -43,6 +44,7 @@ __all__ = [
     "QuadraticProblem",
     "RandomConvFeatures",
     "load_dataset",
+    "to_onnx",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -63,6 +65,7 @@ __getattr__, __dir__ = lazy_exports(
         "QuadraticProblem": "problems",
         "RandomConvFeatures": "data.features",
         "load_dataset": "data.datasets",
+        "to_onnx": "models.onnx_export",
     },
 )
 find_moved_modules()

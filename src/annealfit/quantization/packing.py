@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
-from annealfit.data.features.onnx_files import first_line, onnx_module
+from annealfit.data.features.onnx_files import onnx_module, with_opset
 from annealfit.quantization.grids import Grid
 
 _DOMAIN = "annealfit"
@@ -36,7 +36,7 @@ def dequantized(levels: NDArray[Any], scales: NDArray[Any], group_size: int | No
 
 def pack_network(model: Any, layers: Sequence[Any]) -> tuple[Any, dict[str, str]]:
     """Return a copy of an ONNX model with the weights of these layers packed; and why some stay float, by name."""
-    small = _with_opset(type(model).FromString(model.SerializeToString()))
+    small = with_opset(type(model).FromString(model.SerializeToString()), _LEAST_OPSET)
     opset = next(one.version for one in small.opset_import if one.domain in ("", "ai.onnx"))
     constants = {tensor.name: tensor for tensor in small.graph.initializer}
     inputs = {value.name: value for value in small.graph.input}  # old files list constants among them
@@ -68,20 +68,6 @@ def pack_network(model: Any, layers: Sequence[Any]) -> tuple[Any, dict[str, str]
         small.graph.ClearField("node")
         small.graph.node.extend([*nodes, *others])
     return small, reasons
-
-
-def _with_opset(model: Any) -> Any:
-    """The model with an opset that the function's operators are in."""
-    (version,) = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")] or [1]
-    if version >= _LEAST_OPSET:
-        return model
-    try:
-        return onnx_module("onnx.version_converter").convert_version(model, 13)
-    except Exception as error:  # the converter's have no common base
-        raise InvalidInputError(
-            f"the network has opset {version}, packed weights need {_LEAST_OPSET}, and onnx cannot raise it "
-            f"({first_line(error)}); export it again with a later opset"
-        ) from error
 
 
 def _packed(layer: Any, function: str) -> tuple[list[Any], Any]:

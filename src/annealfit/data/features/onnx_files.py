@@ -119,6 +119,20 @@ def _names_read(node: Any) -> Iterator[str]:
             yield from (value.name for value in graph.output)
 
 
+def with_opset(model: Any, least: int) -> Any:
+    """Return the model with an opset of at least `least`."""
+    (version,) = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")] or [1]
+    if version >= least:
+        return model
+    try:
+        return onnx_module("onnx.version_converter").convert_version(model, 13)
+    except Exception as error:  # the converter's have no common base
+        raise InvalidInputError(
+            f"the network has opset {version}, {least} is needed, and onnx cannot raise it "
+            f"({first_line(error)}); export it again with a later opset"
+        ) from error
+
+
 def open_session(model: bytes) -> Any:
     """A session of onnxruntime that runs a network; warnings about what is left out are silenced."""
     runtime = onnx_module("onnxruntime")

@@ -58,6 +58,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
     ----------
     output_ : the name of the output
     n_features_out_ : d
+    input_shape_ : shape of a row of X in `fit`
     model_ : the network that is run, as bytes
 
     Examples
@@ -103,7 +104,8 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         self.model_ = model.SerializeToString()
         self.__dict__.pop("_open_session", None)
         given = _checked(X)
-        self.n_features_in_ = math.prod(given.shape[1:])
+        self.input_shape_ = tuple(given.shape[1:])
+        self.n_features_in_ = math.prod(self.input_shape_)
         first = given[:1].compute() if is_dask(given) else np.asarray(given[:1])
         found = self._run(first)
         self.n_features_out_, self.dtype_ = found.shape[1], found.dtype
@@ -140,6 +142,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
             "settings": plain,
             "output": self.output_,
             "n_features_in": self.n_features_in_,
+            "input_shape": list(self.input_shape_),
             "n_features_out": self.n_features_out_,
             "dtype": np.dtype(self.dtype_).name,
         }
@@ -166,6 +169,12 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         features.model_ = stored.whole("model", (None,), maximum=255).astype(np.uint8).tobytes()
         features.output_ = document["output"].text()
         features.n_features_in_ = document["n_features_in"].whole(minimum=1)
+        own = document.get("input_shape")  # 0.2.0 did not store it
+        features.input_shape_ = (
+            (features.n_features_in_,) if own is None else tuple(size.whole(minimum=1) for size in own.items(9))
+        )
+        if own is not None and math.prod(features.input_shape_) != features.n_features_in_:
+            own.refuse(f"sizes whose product is {features.n_features_in_}")
         features.n_features_out_ = document["n_features_out"].whole(minimum=1)
         features.dtype_ = np.dtype(document["dtype"].one_of(("float16", "float32", "float64")))
         return features

@@ -56,6 +56,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
     ----------
     filters_, biases_ : lists with one array per layer, (filters, channels, k, k) and (filters,)
     image_shape_ : (H, W, channels)
+    input_shape_ : shape of a row of X in `fit`: that of an image, or (H·W·channels,)
     network_ : `annealfit.data.convolution.Network`, the sizes of all layers
     n_features_out_ : d
 
@@ -139,6 +140,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
             "pool_sizes": [layer[2] for layer in self.layers()],
             "standardize": self.standardize,
             "image_shape": list(self.image_shape_),
+            "input_shape": list(self.input_shape_),
         }
         return tensors, manifest
 
@@ -168,6 +170,11 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         )
         with settings_of(document["image_shape"]):
             features._set_shapes(with_channels(shape))
+            own = document.get("input_shape")  # 0.2.0 did not store it
+            features.input_shape_ = (
+                (features.n_features_in_,) if own is None else tuple(size.whole(minimum=1) for size in own.items(3))
+            )
+            features._check_shape(features.input_shape_)
         features.filters_, features.biases_ = filters, biases
         if features.standardize != "none":
             pixels = features.standardize == "pixels"
@@ -201,6 +208,7 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
         given = X if is_dask(X) or is_out_of_core(X) else _as_array(X)
         self._set_shapes(self._shape_of_images(given))
         self._check_shape(given.shape[1:])
+        self.input_shape_ = tuple(given.shape[1:])
         if self.filters == "published":
             shapes = [(shape.filters, shape.channels, shape.kernel) for shape in self.network_.layers]
             if shapes != [(2, 1, 3)]:

@@ -1,0 +1,147 @@
+"""ONNX files of fitted models, run by onnxruntime, against predict and predict_proba."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import annealfit
+from annealfit import QUBOSVC, AnnealedClassifier, AnnealedConvNet, QBoostClassifier, QUBORidge, QUBORidgeClassifier
+from annealfit._support.errors import InvalidInputError
+from annealfit.data.datasets import ImagePreparation
+from annealfit.data.features import OnnxFeatures, RandomConvFeatures, RowScaler
+from annealfit.models.image_classifier import ImageClassifier
+from annealfit.quantization import quantize_network
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+IRIS, SPECIES = load_iris(return_X_y=True)
+CANCER, IS_BENIGN = load_breast_cancer(return_X_y=True)
+DIGITS, NUMBERS = load_digits(return_X_y=True)
+IMAGES = DIGITS.reshape(-1, 8, 8)[:300] / 16
+QUICK = {"max_iter": 20, "random_state": 0}
+
+
+def exported(model, X, path):
+    """Outputs by name, of rows in single precision, and these rows."""
+    annealfit.to_onnx(model, path)
+    onnx.checker.check_model(str(path), full_check=True)
+    session, rows = runtime.InferenceSession(path), X.astype(np.float32)
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, {"X": rows}), strict=True)), rows.astype(float)
+
+
+def check_classifier(model, X, path, atol=1e-6):
+    found, rows = exported(model, X, path)
+    assert list(found) == ["label", "probabilities"]
+    np.testing.assert_array_equal(found["label"], model.predict(rows))
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(rows), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler(clip=True), MaxAbsScaler(), RowScaler(), None])
+@pytest.mark.parametrize("data", [(IRIS, SPECIES), (CANCER, IS_BENIGN)], ids=["three classes", "two"])
+def test_a_pipeline_of_a_scaler_and_a_classifier(scaler, data, tmp_path):
+    X, y = data
+    model = make_pipeline(scaler, "passthrough", AnnealedClassifier(**QUICK)).fit(X, y)
+    check_classifier(model, X, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["setosa", "vers, é", "virginica"]),
+        np.array(["a", "b", "c"], dtype=object),
+        np.array([-5, 7, 300], dtype=np.int16),
+        np.array([1.0, 2.0, 4.0]),
+        np.array([False, True, True]),
+    ],
+    ids=str,
+)
+def test_labels_of_any_type(labels, tmp_path):
+    model = AnnealedClassifier(**QUICK).fit(IRIS, labels[SPECIES])
+    check_classifier(model, IRIS, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("images", [IMAGES, IMAGES[..., None], IMAGES.reshape(300, 64)], ids=lambda X: str(X.shape))
+@pytest.mark.parametrize("standardize", ["none", "pixels", "features"])
+def test_convolution_features(standardize, images, tmp_path):
+    features = RandomConvFeatures((3, 4), (3, 2), (2, 1), standardize=standardize, random_state=0)
+    model = make_pipeline(features, AnnealedClassifier(**QUICK)).fit(images, NUMBERS[:300])
+    check_classifier(model, images, tmp_path / "model.onnx", atol=1e-5)
+
+
+def test_networks_colour_and_low_bits(tmp_path):
+    coloured = np.stack([IMAGES, IMAGES[::-1], IMAGES**2], axis=-1)
+    net = AnnealedConvNet(3, max_iter=14, standardize="pixels", random_state=0).fit(coloured, NUMBERS[:300])
+    check_classifier(net, coloured, tmp_path / "net.onnx", atol=1e-5)
+    small = net.quantize(coloured, bits=2)
+    check_classifier(small, coloured, tmp_path / "small.onnx", atol=1e-5)
+    net.save(tmp_path / "net.safetensors")
+    check_classifier(AnnealedConvNet.load(tmp_path / "net.safetensors"), coloured, tmp_path / "again.onnx", atol=1e-5)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_onnx_features_bring_their_network_along(packed, tmp_path):
+    annealfit.to_onnx(RandomConvFeatures(4, random_state=0).fit(IMAGES), tmp_path / "features.onnx")
+    if packed:
+        quantize_network(tmp_path / "features.onnx", IMAGES[:50].astype(np.float32)).save(tmp_path / "features.onnx")
+    features = OnnxFeatures(tmp_path / "features.onnx", mean=0.5, std=0.25)
+    model = make_pipeline(features, StandardScaler(), AnnealedClassifier(**QUICK)).fit(IMAGES, NUMBERS[:300])
+    check_classifier(model, IMAGES, tmp_path / "model.onnx", atol=1e-5)
+
+
+def test_an_image_classifier_answers_with_the_names_of_its_classes(tmp_path):
+    features = RandomConvFeatures(2, random_state=0).fit(IMAGES)
+    classifier = AnnealedClassifier(**QUICK).fit(features.transform(IMAGES), NUMBERS[:300])
+    names = tuple(f"digit {number}" for number in range(10))
+    model = ImageClassifier(features, classifier, names, ImagePreparation())
+    found, images = exported(model, IMAGES, tmp_path / "model.onnx")
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(images), atol=1e-5)
+    assert found["label"].tolist() == [names[place] for place in model.predict_proba(images).argmax(axis=1)]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        QUBORidgeClassifier(random_state=0),
+        QUBOSVC(random_state=0),
+        QUBOSVC(kernel="linear", random_state=0),
+        QBoostClassifier(n_estimators=15, random_state=0),
+        QBoostClassifier(n_estimators=10, estimator=DecisionTreeClassifier(max_depth=3), random_state=0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_family_has_scores(model, n_classes, tmp_path):
+    rows = n_classes > SPECIES
+    fitted = make_pipeline(MinMaxScaler(), model).fit(IRIS[rows], np.array(["x", "y", "z"])[SPECIES[rows]])
+    found, X = exported(fitted, IRIS[rows], tmp_path / "model.onnx")
+    assert list(found) == ["label", "scores"]
+    np.testing.assert_allclose(found["scores"], fitted.decision_function(X), atol=1e-6)
+    np.testing.assert_array_equal(found["label"], fitted.predict(X))
+
+
+@pytest.mark.parametrize("targets", [IRIS[:, 3], IRIS[:, 2:]], ids=["one", "two"])
+def test_a_regression(targets, tmp_path):
+    model = QUBORidge(random_state=0).fit(IRIS[:, :2], targets)
+    found, X = exported(model, IRIS[:, :2], tmp_path / "model.onnx")
+    np.testing.assert_allclose(found["variable"], model.predict(X), atol=1e-9)
+
+
+def test_what_cannot_be_written_is_refused_by_name(tmp_path):
+    path = tmp_path / "model.onnx"
+    with pytest.raises(InvalidInputError, match="PCA cannot be written as ONNX; steps that can: .*StandardScaler"):
+        annealfit.to_onnx(make_pipeline(PCA(2), AnnealedClassifier(**QUICK)).fit(IRIS, SPECIES), path)
+    with pytest.raises(NotFittedError):
+        annealfit.to_onnx(AnnealedClassifier(), path)
+    times = np.array(["2020", "2021", "2022"], dtype="datetime64[Y]")[SPECIES]
+    model = AnnealedClassifier(**QUICK).fit(IRIS, SPECIES)
+    model.classes_ = np.unique(times)
+    with pytest.raises(InvalidInputError, match="labels of the type datetime64"):
+        annealfit.to_onnx(model, path)
+    assert not path.exists()
