@@ -216,7 +216,7 @@ def test_csv_text_is_quoted_and_no_formula():
 
 @pytest.mark.parametrize("text", ["=1+1", " =1+1", "\n=1+1", "\t=1+1", "\x1b=1+1", "\u00a0@x"])
 def test_text_of_a_foreign_record_is_no_formula_and_no_control_sequence(text):
-    table = Table("t", "T", "", (Column("a", "A"),), ((Cell("", text + "\x1b[31m"),),))
+    table = Table("t", "T", "", (Column("a", "A"),), ((Cell(text + "\x1b[31m"),),))
     [row] = list(csv.reader(io.StringIO(to_csv(table))))[1:]
     assert row[0].startswith("'")
     assert "\x1b" not in row[0]
