@@ -18,7 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PACKAGE = "annealfit"
-MOVED = {"report": "reproduce"}  # pages of earlier versions: where their readers are sent
+# Pages of earlier versions, and where their readers are sent.
+MOVED = {"annealer": "samplers", "exact": "samplers", "report": "reproduce"}
 LINK = re.compile(r"{py:obj}`(?:([^<`]+) <)?([\w.]+)>?`")  # in docs/api/index.md
 
 

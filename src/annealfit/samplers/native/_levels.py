@@ -40,7 +40,7 @@ WIDE, NEGLIGIBLE = 1 / (2 * 16.0**2), 1e-18
 CERTAIN, UNLIKELY = 6.0, 0.99
 # A move that gains less than this share of its terms gains nothing; passes of a descent, which needs a handful.
 ROUNDING, MOST_PASSES = 1e-12, 100
-# Moves in a chain; and how far up it may lead, in units of its first move's curvature: docs/annealer.md.
+# Moves in a chain; and how far up it may lead, in units of its first move's curvature: docs/samplers.md.
 LONGEST_CHAIN, FARTHEST_UP = 6, 0.5
 
 

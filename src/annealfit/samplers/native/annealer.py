@@ -23,7 +23,7 @@ from annealfit.samplers.protocol import Samples
 
 PRECISIONS: dict[str, DTypeLike] = {"single": np.float32, "double": np.float64}
 
-# Chosen by measurement: see docs/annealer.md.
+# Chosen by measurement: see docs/samplers.md.
 HOT_FACTOR, COLD_FACTOR = 10.0, 50.0
 
 

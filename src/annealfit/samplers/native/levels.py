@@ -29,7 +29,7 @@ STARTS = ("relaxation", "random")
 SWEEPS_BETWEEN_QUESTIONS, MOST_WORK = 32, 6_000_000  # at most, and in multiplications: about 3 ms
 LANES_PER_BLOCK = 16  # the unit of work of a thread
 
-# β times the cost of being one level off the centre, at the hot end and at the cold one (see docs/annealer.md).
+# β times the cost of being one level off the centre, at the hot end and at the cold one (see docs/samplers.md).
 # From the relaxation the answer is a level or two away; from random levels the whole range has to be in reach.
 WARM, COLD = 1.0, 20.0
 MOST_PARAMETERS_FOR_CHAINS = 100  # the work grows as the square
@@ -169,7 +169,7 @@ class LevelAnnealer(Annealer):
         Where every read starts: from the continuous minimum over the box, rounded, or from random levels.
     polish : bool
         End every read with a descent, to a state that no change of one parameter improves, nor (up to 100
-        parameters) a chain of up to six that change by a level each: see docs/annealer.md. Without it a read ends
+        parameters) a chain of up to six that change by a level each: see docs/samplers.md. Without it a read ends
         where the annealing does.
     beta_range : (hot, cold) or None
         Inverse temperatures of the first and the last sweep, in units of the problem's energy. None takes them from
