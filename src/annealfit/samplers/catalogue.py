@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from annealfit import samplers  # whose samplers are imported when they are made
-from annealfit._support.description import NEUTRAL, TYPE, constructor_arguments, describe, is_plain
+from annealfit._support.description import NEUTRAL, TYPE, constructor_arguments, is_plain
 from annealfit._support.errors import InvalidInputError, choose, require
 from annealfit.samplers.protocol import Sampler
 
@@ -130,26 +130,18 @@ def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
             sampler.close()
 
 
-# Samplers that `restore_sampler` makes, and the modules of dimod samplers that it makes without arguments.
+# Samplers that `restore_sampler` makes.
 _RESTORED = (
     *("SimulatedAnnealer", "LevelAnnealer", "RoundedSampler", "ExactSolver", "LatticeSolver"),
-    *("GreedyDescent", "BlockSampler", "DimodSampler", "QPUSampler"),
+    *("GreedyDescent", "BlockSampler"),
 )
-_DIMOD_SAMPLERS = {
-    **dict.fromkeys(("SimulatedAnnealingSampler", "TabuSampler", "SteepestDescentSampler"), "dwave.samplers"),
-    **dict.fromkeys(("PathIntegralAnnealingSampler", "RotorModelAnnealingSampler", "RandomSampler"), "dwave.samplers"),
-    **dict.fromkeys(("TreeDecompositionSampler", "TreeDecompositionSolver"), "dwave.samplers"),
-    "ExactSolver": "dimod",
-    "SASampler": "openjij",
-    "DenseAnnealingSampler": "annealfit.samplers",
-}
 
 
 def restore_sampler(description: Mapping[str, Any]) -> Sampler:
-    """Return the sampler that `Sampler.describe` described.
+    """Return the sampler of this package that `Sampler.describe` described.
 
-    Only samplers of this package, around dimod samplers of D-Wave's and openjij's packages, are made again: a file
-    cannot name code to run. A connection to a real device is not opened either.
+    Wrapped samplers of other packages, devices and classes of the user are not made again: a file names no code to
+    run, and opens no connection.
 
     >>> restore_sampler(samplers.SimulatedAnnealer(num_sweeps=20).describe()).num_sweeps
     20
@@ -168,30 +160,9 @@ def restore_sampler(description: Mapping[str, Any]) -> Sampler:
         neutral = {name: given[name] for name in known if name in given and is_plain(given[name])}
         if kind == "BlockSampler":
             settings["child"] = restore_sampler(settings["child"])
-        elif kind == "DimodSampler":
-            settings["child"] = _restore_dimod(settings["child"])
-        elif kind == "QPUSampler":
-            settings["device"] = _restore_device(settings["device"])
         return getattr(samplers, kind)(**settings, **neutral)
     except (TypeError, KeyError, AttributeError) as error:
         raise InvalidInputError(f"{description} does not describe a sampler: {error}") from error
-
-
-def _restore_dimod(description: Any) -> Any:
-    name = description[TYPE].rpartition(".")[2]
-    if name in _DIMOD_SAMPLERS:
-        module = _DIMOD_SAMPLERS[name]
-        made = getattr(require(module, extra="openjij" if module == "openjij" else "dwave", purpose=name), name)()
-        if describe(made) == description:  # the same class, without settings of its own
-            return made
-    raise InvalidInputError(f"the dimod sampler {description} cannot be made from its description")
-
-
-def _restore_device(description: Any) -> Any:
-    if not isinstance(description, Mapping):
-        raise InvalidInputError(f"a connection to {description} is not opened by itself; connect again: QPUSampler(…)")
-    chip = {name: value for name, value in description.items() if name not in (TYPE, NEUTRAL)}
-    return samplers.MockQPU(**chip, **description.get(NEUTRAL, {}))
 
 
 def _value(text: str) -> Any:
