@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         QUBOSVC,
         AnnealedClassifier,
         AnnealedConvNet,
+        AnnealedRBM,
         BinaryMatrixFactorization,
         BinarySparseCoding,
         QBoostClassifier,
@@ -32,6 +33,7 @@ __all__ = [
     "QUBOSVC",
     "AnnealedClassifier",
     "AnnealedConvNet",
+    "AnnealedRBM",
     "BinaryMatrixFactorization",
     "BinarySparseCoding",
     "Checkpoint",
@@ -52,6 +54,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "AnnealedClassifier": "models",
         "AnnealedConvNet": "models",
+        "AnnealedRBM": "models",
         "BinaryMatrixFactorization": "models",
         "BinarySparseCoding": "models",
         "Checkpoint": "training.checkpoint",

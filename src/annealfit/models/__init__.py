@@ -7,6 +7,7 @@ from annealfit._support.lazy import lazy_exports
 if TYPE_CHECKING:
     from annealfit.models.classifier import PRESETS, AnnealedClassifier
     from annealfit.models.conv_net import AnnealedConvNet
+    from annealfit.models.family.boltzmann import AnnealedRBM
     from annealfit.models.family.boosting import QBoostClassifier
     from annealfit.models.family.factorization import BinaryMatrixFactorization
     from annealfit.models.family.ridge import QUBORidge, QUBORidgeClassifier
@@ -20,6 +21,7 @@ __all__ = [
     "QUBOSVC",
     "AnnealedClassifier",
     "AnnealedConvNet",
+    "AnnealedRBM",
     "BinaryMatrixFactorization",
     "BinarySparseCoding",
     "QBoostClassifier",
@@ -37,6 +39,7 @@ __getattr__, __dir__ = lazy_exports(
         "QUBORidge": "family.ridge",
         "QUBORidgeClassifier": "family.ridge",
         "QUBOSVC": "family.svm",
+        "AnnealedRBM": "family.boltzmann",
         "BinaryMatrixFactorization": "family.factorization",
         "BinarySparseCoding": "family.sparse_coding",
         "QBoostClassifier": "family.boosting",

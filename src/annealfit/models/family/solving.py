@@ -17,7 +17,7 @@ from annealfit._support.errors import InvalidInputError, SamplerError
 from annealfit._support.randomness import child_seeds, seed_of
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import Problems
-from annealfit.samplers import Sampler
+from annealfit.samplers import Sampler, Samples
 from annealfit.samplers.catalogue import opened_sampler
 from annealfit.samplers.protocol import solve_checked
 
@@ -43,15 +43,28 @@ class Solver:
         seeds = np.full(count, self.seed) if same_seed else child_seeds(self.seed, self.calls, np.arange(count))
         for first in range(0, count, PROBLEMS_AT_ONCE):
             part = slice(first, first + PROBLEMS_AT_ONCE)
-            answers = solve_checked(self.sampler, problems[part], seeds[part].tolist())
-            for place, answer in enumerate(answers, first):
-                if answer.failure is not None:
-                    raise SamplerError(f"problem {place + 1} of {count} was not solved: {answer.failure}")
+            for place, answer in enumerate(self._answers(problems[part], seeds[part]), first):
                 bits[place], energies[place] = answer.best_bits, answer.best_energy
-        self.calls += 1
-        self.n_solves += count
-        self.n_variables = max(self.n_variables, problems.n_parameters * problems.bits)
+        self._count(problems)
         return bits, energies
+
+    def reads(self, problems: Problems) -> NDArray[np.uint8]:
+        """Return the bits of all reads of all problems, (R, D, K)."""
+        answers = self._answers(problems, child_seeds(self.seed, self.calls, np.arange(len(problems))))
+        self._count(problems)
+        return np.concatenate([answer.bits for answer in answers])
+
+    def _answers(self, problems: Problems, seeds: NDArray[np.uint64]) -> list[Samples]:
+        answers = solve_checked(self.sampler, problems, seeds.tolist())
+        for place, answer in enumerate(answers):
+            if answer.failure is not None:
+                raise SamplerError(f"problem {place + 1} of {len(problems)} was not solved: {answer.failure}")
+        return answers
+
+    def _count(self, problems: Problems) -> None:
+        self.calls += 1
+        self.n_solves += len(problems)
+        self.n_variables = max(self.n_variables, problems.n_parameters * problems.bits)
 
 
 class QUBOEstimator(BaseEstimator):
