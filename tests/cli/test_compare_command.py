@@ -202,7 +202,7 @@ def test_a_qpu_takes_part_only_with_a_budget():
 @pytest.mark.parametrize("names", ["native,annealer", "qpu,annealer", "native,", "", "num_reads=3"])
 def test_an_unknown_sampler_is_an_error_before_any_work(names, monkeypatch):
     monkeypatch.setitem(SAMPLERS, "qpu", lambda seed: pytest.fail("a connection was made"))
-    with pytest.raises(InvalidInputError, match=r"sampler is .*; choose one of 'dwave-sa', 'lattice', 'levels'"):
+    with pytest.raises(InvalidInputError, match=r"sampler is .*; choose one of 'dwave-sa', 'greedy', 'lattice'"):
         run("--samplers", names)
 
 

@@ -29,6 +29,9 @@ _NO_MEMORY = "there is not enough memory; use fewer images, features or bits"
 _LIBRARIES = "where memory is limited (ulimit -v) allow about 1 GB, else install annealfit anew"
 _REMOVED = {  # options of 0.2.0, and what to use instead
     ("hardware", "--plot"): "--json prints every number",
+    ("train", "--history"): "the history is history.csv",
+    ("train", "--on-disk"): "features that are large are kept in a file without it",
+    ("train", "--scheduler"): "train on a cluster from Python, with Dask arrays (docs/large.md)",
 }
 _MOMENT = 0.02  # seconds after which a destructor is over
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,7 @@ from typer import Argument, Option
 
 import annealfit
 from annealfit._support.description import describe
-from annealfit._support.errors import InvalidInputError, MissingDependencyError, choose, require
+from annealfit._support.errors import InvalidInputError, MissingDependencyError, choose
 from annealfit._support.threads import free_memory
 from annealfit.cli import options
 from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, warn
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
     # Rows and labels, how features are made (for the configuration), and what trains on them.
     _Training = tuple[tuple[Any, Any], dict[str, Any] | None, Callable[..., TrainingRun]]
 
-HistoryFormat = StrEnum("HistoryFormat", list(records.HISTORY_FORMATS))  # type: ignore[misc]
 _SHARE_OF_MEMORY = 0.25  # images or features beyond this share of the free memory are kept on disk
-_CHUNKS_PER_WORKER = 8  # more than one, so that faster workers of a cluster get more chunks
 
 TrainFilters = Annotated[
     bool, Option("--train-filters", help="Train the filters too, by QUBOs; beside it, frozen filters and Adam.")
@@ -64,8 +61,6 @@ TrainSize = Annotated[
 TestSize = Annotated[
     str | None, Option(metavar="N|all", help="Images or rows to test on. Default: the paper's, or a quarter.")
 ]
-OnDisk = Annotated[bool, Option("--on-disk", help="Keep features in a temporary file; automatic if they are large.")]
-Scheduler = Annotated[str | None, Option(metavar="ADDRESS", help="Train on a Dask cluster, as tcp://10.0.0.1:8786.")]
 Baselines = Annotated[
     bool | None, Option(help="SGD and logistic regression beside it. Default: if they fit in memory.")
 ]
@@ -94,14 +89,11 @@ def train(
     images: Images = None,
     n_train: TrainSize = None,
     n_test: TestSize = None,
-    on_disk: OnDisk = False,
-    scheduler: Scheduler = None,
     baselines: Baselines = None,
     download: options.Download = False,
     seed: options.Seed = 42,
     out: Annotated[Path | None, Option(help="Run folder. Default: a new one below runs/.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
-    history: Annotated[HistoryFormat, Option(help="File format of the history.")] = HistoryFormat("csv"),
     plots: Annotated[bool, Option(help="Draw the figures of the run.")] = True,
     as_json: options.Json = False,
 ) -> None:
@@ -120,13 +112,16 @@ def train(
       annealfit train digits --train-filters --filters 4
       annealfit train mnist --download --filters 8 --n-train all --n-test all
       annealfit train embeddings.npy --labels labels.npy --standardize features
-      annealfit train rows.parquet --labels kind --scheduler tcp://10.0.0.1:8786
       annealfit train digits --bits 2 --sampler mock-qpu:topology=Z12,faults=0.1
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     if resume:
         _check_resumable(out)
-    _check_source(dataset, labels, images_in_memory=train_filters, elsewhere=on_disk or scheduler is not None)
+    is_table = is_feature_table(Path(dataset))
+    if train_filters and is_table:
+        raise InvalidInputError("--train-filters needs images, not a table of features; leave it out")
+    if labels is not None and not is_table:
+        raise InvalidInputError("--labels are for tables of features; images are labelled by their folders or files")
     features: dict[str, Any] = {
         "n_filters": options.parse_layers(filters, "--filters"),
         "kernel_size": options.parse_layers(kernel, "--kernel"),
@@ -150,13 +145,12 @@ def train(
     load = partial(load_dataset, dataset, seed=seed, size=size, color=color, resize=resize, download=download, **subset)
     if train_filters:
         opened = _network_training(load, features, estimator)
-    elif is_feature_table(Path(dataset)):
-        opened = _head_training(
-            estimator, partial(_prepare_table, Path(dataset), labels, standardize, seed, subset), scheduler, baselines
-        )
+    elif is_table:
+        prepare = partial(_prepare_table, Path(dataset), labels, standardize, seed, subset)
+        opened = _head_training(estimator, prepare, baselines)
     else:
         extractor = annealfit.RandomConvFeatures(**features, random_state=seed)
-        opened = _head_training(estimator, partial(_prepare_images, load, extractor, on_disk), scheduler, baselines)
+        opened = _head_training(estimator, partial(_prepare_images, load, extractor), baselines)
     config: dict[str, Any] = {"dataset": dataset, "labels": labels, "color": color, "resize": resize, "seed": seed}
     config |= {"image_size": size, **subset, "preset": str(preset), "annealfit": annealfit.__version__}
     again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
@@ -172,7 +166,7 @@ def train(
             with _explained_interrupt(checkpoint, again):
                 with training_progress(estimator.max_iter) as on_iteration:
                     run = run_training(callbacks=[on_iteration])
-                records.save_run(run, folder, config, history_format=history)
+                records.save_run(run, folder, config)
     notes = [*(_draw_run(run, folder) if plots else ()), *_sampler_notes(run.classifier)]
     _print_run(run, folder, again, notes, as_json=as_json)
 
@@ -199,17 +193,6 @@ def _explained_interrupt(checkpoint: Path, again: str) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _check_source(dataset: str, labels: str | None, *, images_in_memory: bool, elsewhere: bool) -> None:
-    is_table = is_feature_table(Path(dataset))
-    if images_in_memory and (is_table or elsewhere):
-        raise InvalidInputError(
-            "--train-filters needs images in memory, and makes their features anew at every step: leave out "
-            "--on-disk and --scheduler, and give images instead of a table"
-        )
-    if labels is not None and not is_table:
-        raise InvalidInputError("--labels are for tables of features; images are labelled by their folders or files")
-
-
 @contextmanager
 def _network_training(load: Callable[..., Dataset], features: dict[str, Any], net: Any) -> Iterator[_Training]:
     """The training of a network with its filters."""
@@ -223,18 +206,16 @@ def _network_training(load: Callable[..., Dataset], features: dict[str, Any], ne
 
 
 @contextmanager
-def _head_training(
-    classifier: Any, prepare: Callable[[Path], Prepared], scheduler: str | None, baselines: bool | None
-) -> Iterator[_Training]:
-    """The training of a classifier on features, in memory, in temporary files, or on a cluster."""
+def _head_training(classifier: Any, prepare: Callable[[Path], Prepared], baselines: bool | None) -> Iterator[_Training]:
+    """The training of a classifier on features, in memory or in temporary files."""
     from annealfit.studies import run_training
 
     with tempfile.TemporaryDirectory(prefix="annealfit-") as folder:
         prepared = prepare(Path(folder))
         described = None if prepared.features is None else describe(prepared.features.get_params())
         beside = prepared.is_in_memory if baselines is None else baselines
-        with _on_cluster(scheduler, prepared) as rows:
-            yield rows, described, partial(run_training, prepared, classifier, baselines=beside, rows=rows)
+        rows = prepared.X_train, prepared.dataset.y_train
+        yield rows, described, partial(run_training, prepared, classifier, baselines=beside)
 
 
 def _prepare_table(
@@ -247,41 +228,15 @@ def _prepare_table(
     return annealfit.studies.Prepared.of(rows, annealfit.data.features.RowScaler())
 
 
-def _prepare_images(
-    load: Callable[..., Dataset], extractor: annealfit.RandomConvFeatures, on_disk: bool, folder: Path
-) -> Prepared:
+def _prepare_images(load: Callable[..., Dataset], extractor: annealfit.RandomConvFeatures, folder: Path) -> Prepared:
     images = load(lazy=True)
     values = max(extractor.fit(images.X_train[:2]).n_features_out_, math.prod(images.X_train.shape[1:]))
     count = values * (len(images.y_train) + len(images.y_test))  # of features, or of pixels if there are more
-    if on_disk or 8 * count > _SHARE_OF_MEMORY * (free_memory() or math.inf):
+    if 8 * count > _SHARE_OF_MEMORY * (free_memory() or math.inf):
         warn(f"Features are kept in a temporary file ({4 * count / 2**30:.2f} GiB), and read from there.")
         return annealfit.studies.Prepared.on_disk(images, extractor, folder)
     in_memory = replace(images, X_train=images.X_train[:], X_test=images.X_test[:])
     return annealfit.studies.Prepared.of(in_memory, extractor)
-
-
-@contextmanager
-def _on_cluster(address: str | None, prepared: Prepared) -> Iterator[tuple[Any, Any]]:
-    """The training rows and labels, on the workers of a cluster if there is an address."""
-    if address is None:
-        yield prepared.X_train, prepared.dataset.y_train
-        return
-    distributed = require("distributed", extra="dask", purpose="working on a Dask cluster")
-    try:
-        client = distributed.Client(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"--scheduler {address}: no Dask scheduler answers there ({error})") from error
-    with client:
-        workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-        size = math.ceil(len(prepared.dataset.y_train) / (workers * _CHUNKS_PER_WORKER))
-        # Arrays in memory are sent once; files are read by the workers.
-        arrays, table = require("dask.array", extra="dask", purpose="working on a Dask cluster"), prepared.X_train
-        features = arrays.from_array(table, chunks=(size, table.shape[1]), getitem=_read_rows)
-        yield annealfit.data.rows.DaskRows(features, prepared.dataset.y_train), None
-
-
-def _read_rows(table: Any, index: tuple[slice, slice], **_: Any) -> Any:
-    return np.asarray(table[index[0]])
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError, choose, require
+from annealfit._support.errors import FileFormatError, InvalidInputError, choose
 from annealfit._support.files import read_tensors, remove_leftovers, replacing, working_in, write_json, write_tensors
 from annealfit._support.schema import Field, TensorFields, settings_of
 
@@ -310,7 +310,6 @@ def _read_history(tensors: TensorFields, manifest: Field) -> dict[str, NDArray[A
 MODEL_FILE = "model.safetensors"
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CONFIG_FILE = "config.json"
-HISTORY_FORMATS = ("csv", "parquet")
 
 
 @contextmanager
@@ -327,15 +326,15 @@ def opened_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) 
         yield
 
 
-def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, history_format: str = "csv") -> None:
+def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any]) -> None:
     """Write configuration, model, history, metrics and their digests; the checkpoint of the training stays."""
     write_json(folder / CONFIG_FILE, config)
-    choose("history format", history_format, HISTORY_FORMATS)
     rows = []
     for record in run.records:
         columns = zip(*(column.tolist() for column in record.history.values()), strict=True)
         rows += [{"method": record.method, **dict(zip(record.history, row, strict=True))} for row in columns]
-    write_table(rows, folder / f"history.{history_format}")
+    with replacing(folder / "history.csv") as file:
+        file.write(csv_text(rows).encode())
     metrics = {
         record.method: {
             **{name: getattr(record, name) for name in (*_FIGURES, "train", "test")},
@@ -346,25 +345,15 @@ def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, histo
     write_json(folder / "metrics.json", metrics)
     run.model.save(folder / MODEL_FILE)
     with replacing(folder / "SHA256SUMS") as file:  # in the format of `sha256sum --check`
-        for name in (CONFIG_FILE, MODEL_FILE, "metrics.json", f"history.{history_format}"):
+        for name in (CONFIG_FILE, MODEL_FILE, "metrics.json", "history.csv"):
             file.write(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n".encode())
 
 
-def write_table(rows: list[dict[str, Any]], path: Path) -> None:
-    """Rows as CSV or Parquet, by the path's ending; rows may lack columns that others have."""
-    with replacing(path) as file:
-        if path.suffix == ".parquet":
-            pandas = require("pandas", extra="parquet", purpose="writing Parquet")
-            require("pyarrow", extra="parquet", purpose="writing Parquet")
-            pandas.DataFrame(rows, columns=_columns(rows)).to_parquet(file, index=False)
-        else:
-            file.write(csv_text(rows).encode())
-
-
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """Rows as CSV, whose texts a spreadsheet shows and never runs as formulas."""
+    """Rows as CSV, whose texts a spreadsheet shows and never runs; rows may lack columns that others have."""
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, _columns(rows), lineterminator="\n")
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
@@ -373,7 +362,3 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 def _csv_cell(value: Any) -> Any:
     shown = printable(value) if isinstance(value, str) else value
     return f"'{shown}" if isinstance(shown, str) and shown.lstrip().startswith(("=", "+", "-", "@")) else shown
-
-
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))

@@ -236,14 +236,12 @@ def run_training(
     callbacks: Sequence[Callback] = (),
     *,
     baselines: bool = True,
-    rows: tuple[Any, Any] | None = None,
 ) -> TrainingRun:
     """Fit `classifier`, and with `baselines` SGD and logistic regression on the same features.
 
-    `rows` are training features and labels that are elsewhere, as on a cluster. Ctrl-C ends the training and keeps its
-    result so far.
+    Ctrl-C ends the training and keeps its result so far.
     """
-    _fit_interruptibly(classifier, rows or (prepared.X_train, prepared.dataset.y_train), callbacks)
+    _fit_interruptibly(classifier, (prepared.X_train, prepared.dataset.y_train), callbacks)
     regularization, seed = classifier.regularization, seed_of(classifier.random_state)
     fitted = {f"QUBO {classifier.bits}-bit": Fitted.of(classifier)}
     if baselines:
