@@ -96,7 +96,7 @@ def test_problems_are_those_of_the_first_iteration(blobs):
         ({"coordinates": "polar"}, "coordinates is 'polar'; choose one of 'centred', 'raw'"),
         ({"curvature": ExactSolver}, "the class ExactSolver; pass an object"),
         ({"class_weight": "heavy"}, "'balanced', a dict, or None"),
-        ({"validation_fraction": 1.5}, "below 1"),
+        ({"validation_fraction": 1.5}, "above 0 and at most 1"),
         ({"early_stopping": True}, "needs validation data"),
         ({"callbacks": print}, "list of functions"),
         ({"callbacks": [3]}, "list of functions"),

@@ -98,15 +98,81 @@ def training_tables(
 ) -> tuple[LabelledTable, LabelledTable | None, NDArray[Any]]:
     """Return the table of `fit`, the one to validate on, and the classes."""
     table = _table(estimator, X, y, sample_weight)
-    classes = _classes_of(table.targets)
-    _check_classes(classes)
-    _check_validation(estimator, validation_data)
+    classes = check_classes(_labels_of(table.targets))
+    given = _validation_data(estimator, validation_data)
     table, held_out = _split(estimator, table, seed)
     table = _with_class_weights(estimator.class_weight, table, classes)
-    if validation_data is not None:
-        held_out = _table(estimator, *_parts(validation_data), reset=False)
+    if given is not None:
+        held_out = _table(estimator, *given, reset=False)
         _check_known(held_out.targets, classes, "validation_data")
     return table, held_out, classes
+
+
+def batch_data(
+    estimator: AnnealedClassifier, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
+) -> TrainingData:
+    """Return the data of one `partial_fit`, whose labels must be among the known classes."""
+    table, classes = _table(estimator, X, y, sample_weight, reset=first), estimator.classes_
+    if isinstance(estimator.class_weight, str):
+        raise InvalidInputError(
+            f"class_weight={estimator.class_weight!r} needs to see all labels at once, which partial_fit does not; "
+            "pass a dict of weights, or sample_weight"
+        )
+    _check_known(table.targets, classes, "y")
+    table = _with_class_weights(estimator.class_weight, table, classes)
+    return TrainingData.of_rows(estimator, table.rows(classes, as_method(estimator.method).arithmetic), classes)
+
+
+def data_of_own_rows(
+    estimator: AnnealedClassifier, rows: Rows, y: Any, sample_weight: Any, validation_data: Any
+) -> TrainingData:
+    """Return the data of user-defined rows, which have their own labels and weights."""
+    if not (y is sample_weight is estimator.class_weight is estimator.validation_fraction is None):
+        raise InvalidInputError(
+            "rows bring their labels and weights with them; leave y, sample_weight, class_weight and "
+            "validation_fraction out"
+        )
+    if not isinstance(validation_data, Rows | None):
+        raise InvalidInputError("with rows to train on, validation_data must be rows too")
+    _check_early_stopping(estimator, validation_data)
+    for given in (rows, validation_data):
+        if given is not None:
+            _check_rows(given, rows)
+    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+    estimator.n_features_in_ = rows.n_parameters - 1
+    return TrainingData.of_rows(estimator, rows, np.asarray(rows.classes), validation_data)
+
+
+def data_of_dask(
+    estimator: AnnealedClassifier, X: Any, y: Any, sample_weight: Any, validation_data: Any
+) -> TrainingData:
+    """Return the data of Dask arrays; their rows are not loaded into this process."""
+    _check_labels(y)
+    if estimator.validation_fraction is not None:
+        raise InvalidInputError("validation_fraction is for arrays; split the rows yourself and pass validation_data")
+    given, arithmetic = _validation_data(estimator, validation_data), as_method(estimator.method).arithmetic
+    rows = DaskRows(X, y, sample_weight, arithmetic=arithmetic)
+    check_classification_targets(check_classes(rows.classes))
+    validate_data(estimator, X, skip_check_array=True, reset=True)
+    if estimator.class_weight is not None:
+        rows.weigh_classes(_class_factors(estimator.class_weight, rows.weights_of_classes, rows.classes))
+    held_out = None
+    if given is not None:
+        validate_data(estimator, given[0], skip_check_array=True, reset=False)
+        held_out = DaskRows(*given, rows.classes, arithmetic=arithmetic)
+    return TrainingData.of_rows(estimator, rows, rows.classes, held_out)
+
+
+def check_classes(labels: ArrayLike | None) -> NDArray[Any]:
+    """Return the sorted classes, of which there must be two or more."""
+    if labels is None:
+        raise InvalidInputError("the first call of partial_fit needs classes: all labels that will ever come")
+    classes = np.unique(np.asarray(labels))
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"the labels hold one class only, {', '.join(map(str, classes))}; a classifier needs at least two"
+        )
+    return classes
 
 
 def _check_labels(y: Any) -> None:
@@ -114,30 +180,7 @@ def _check_labels(y: Any) -> None:
         raise InvalidInputError("requires y to be passed, but the target y is None: a classifier needs labels")
 
 
-def _check_classes(classes: NDArray[Any]) -> None:
-    if len(classes) < 2:
-        raise InvalidInputError(f"the labels hold one class only, {classes[0]}; a classifier needs at least two")
-
-
-def _check_validation(estimator: AnnealedEstimator, given: Any, *, are_arrays: bool = True) -> None:
-    """Raise unless the settings of the estimator and its validation data, None or given, fit each other."""
-    fraction = estimator.validation_fraction
-    if fraction is not None and not are_arrays:
-        raise InvalidInputError("validation_fraction is for arrays; split rows yourself and pass validation_data")
-    if fraction is not None and given is not None:
-        raise InvalidInputError("give validation_data or validation_fraction, not both")
-    if estimator.early_stopping and fraction is None and given is None:
-        raise InvalidInputError("early_stopping needs validation data: pass them to fit, or set validation_fraction")
-
-
-def _parts(given: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and weights of validation data."""
-    if not isinstance(given, tuple) or len(given) not in (2, 3):
-        raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
-    return (*given, None)[:3]
-
-
-def _classes_of(targets: NDArray[Any]) -> NDArray[Any]:
+def _labels_of(targets: NDArray[Any]) -> NDArray[Any]:
     """Return the sorted labels; targets that are not labels are refused.
 
     Integers are always labels; where most of them are different scikit-learn warns.
@@ -148,32 +191,27 @@ def _classes_of(targets: NDArray[Any]) -> NDArray[Any]:
     return classes
 
 
-def check_classes(given: ArrayLike | None) -> NDArray[Any]:
-    """Return the sorted `classes` argument of the first `partial_fit`."""
+def _check_known(targets: NDArray[Any], classes: NDArray[Any], name: str) -> None:
+    unknown = np.setdiff1d(_labels_of(targets), classes)
+    if len(unknown):
+        raise InvalidInputError(f"{name} has labels {unknown.tolist()[:5]} that are not among the classes trained on")
+
+
+def _validation_data(estimator: AnnealedEstimator, given: Any) -> tuple[Any, Any, Any] | None:
+    """Return X, y and weights of validation data, which must fit the settings of the estimator."""
+    _check_early_stopping(estimator, given)
     if given is None:
-        raise InvalidInputError("the first call of partial_fit needs classes: all labels that will ever come")
-    classes = np.unique(np.asarray(given))
-    if len(classes) < 2:
-        raise InvalidInputError(f"classes are {classes.tolist()}; a classifier needs at least two")
-    return classes
+        return None
+    if estimator.validation_fraction is not None:
+        raise InvalidInputError("give validation_data or validation_fraction, not both")
+    if not isinstance(given, tuple) or len(given) not in (2, 3):
+        raise InvalidInputError("validation_data must be a tuple (X, y) or (X, y, sample_weight)")
+    return (*given, None)[:3]
 
 
-def batch_data(
-    estimator: AnnealedClassifier, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
-) -> TrainingData:
-    """Return the data of one `partial_fit`, whose labels must be among the known classes."""
-    table = _table(estimator, X, y, sample_weight, reset=first)
-    if isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced":
-        raise InvalidInputError(
-            "class_weight='balanced' needs to see all labels at once, which partial_fit does not; "
-            "pass a dict of weights, or sample_weight"
-        )
-    classes = estimator.classes_
-    _check_known(table.targets, classes, "y")
-    rows = _with_class_weights(estimator.class_weight, table, classes).rows(
-        classes, as_method(estimator.method).arithmetic
-    )
-    return TrainingData.of_rows(estimator, rows, classes)
+def _check_early_stopping(estimator: AnnealedEstimator, validation_data: Any) -> None:
+    if estimator.early_stopping and estimator.validation_fraction is None and validation_data is None:
+        raise InvalidInputError("early_stopping needs validation data: pass them to fit, or set validation_fraction")
 
 
 def _table(
@@ -181,22 +219,17 @@ def _table(
 ) -> LabelledTable:
     """Return the rows with a weight above zero, checked."""
     features, targets = estimator._checked_inputs(X, y, reset=reset)
-    weights = _as_weights(sample_weight, features.shape[0])
-    table = LabelledTable(features, targets, weights)
-    return table if weights is None or weights.all() else table.take(np.flatnonzero(weights))
-
-
-def _as_weights(given: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
-    if given is None:
-        return None
-    if isinstance(given, Real):
-        given = np.full(count, float(given))
-    weights = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    if weights.shape != (count,):
-        raise InvalidInputError(f"sample_weight has shape {weights.shape}; expected ({count},), a weight for each row")
+    if sample_weight is None:
+        return LabelledTable(features, targets, None)
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(len(targets), float(sample_weight))
+    weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weights.shape != targets.shape:
+        raise InvalidInputError(f"sample_weight has shape {weights.shape}; expected {targets.shape}")
     if (weights < 0).any() or not weights.any():
         raise InvalidInputError("sample_weight must hold numbers of at least 0, and not only zeros")
-    return without_extremes(weights)
+    table = LabelledTable(features, targets, without_extremes(weights))
+    return table if weights.all() else table.take(np.flatnonzero(weights))
 
 
 def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArray[Any]) -> LabelledTable:
@@ -204,36 +237,33 @@ def _with_class_weights(class_weight: Any, table: LabelledTable, classes: NDArra
         return table
     positions = np.searchsorted(classes, table.targets)
     totals = np.bincount(positions, weights=table.weights, minlength=len(classes))
-    of_classes = factors_of_classes(class_weight, totals, classes)
+    of_classes = _class_factors(class_weight, totals, classes)
     weights = of_classes[positions] * (1.0 if table.weights is None else table.weights)
     return LabelledTable(table.features, table.targets, without_extremes(weights))
 
 
-def factors_of_classes(class_weight: Any, totals: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
+def _class_factors(class_weight: Any, totals: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
     """Return the factors (C,) of the weights of each class, for classes with these total weights (C,)."""
-    balanced = isinstance(class_weight, str) and class_weight == "balanced"
-    if not balanced and not isinstance(class_weight, Mapping):
-        raise InvalidInputError(f"class_weight is {class_weight!r}; it must be 'balanced', a dict, or None")
-    if balanced:
+    if isinstance(class_weight, str) and class_weight == "balanced":
         # As scikit-learn defines it: every class has the same total weight, and all rows together the same as before.
-        of_classes = totals.sum() / (len(classes) * totals)
+        factors = totals.sum() / (len(classes) * totals)
+    elif isinstance(class_weight, Mapping):
+        factors = compute_class_weight(dict(class_weight), classes=classes, y=classes)
     else:
-        of_classes = compute_class_weight(dict(class_weight), classes=classes, y=classes)
-    if not np.isfinite(of_classes).all() or (of_classes <= 0).any():
+        raise InvalidInputError(f"class_weight is {class_weight!r}; it must be 'balanced', a dict, or None")
+    if not np.isfinite(factors).all() or (factors <= 0).any():
         raise InvalidInputError(
             f"class_weight is {class_weight!r}; weights must be finite numbers above 0: to leave a class out, leave "
             "its rows out"
         )
-    return without_extremes(of_classes)
+    return without_extremes(factors)
 
 
 def _split(estimator: AnnealedEstimator, table: LabelledTable, seed: int) -> tuple[LabelledTable, LabelledTable | None]:
     fraction = estimator.validation_fraction
     if fraction is None:
         return table, None
-    check_number("validation_fraction", fraction, above=0)
-    if fraction >= 1:
-        raise InvalidInputError(f"validation_fraction is {fraction!r}; it must be below 1: a share of the rows")
+    check_number("validation_fraction", fraction, above=0, maximum=1)
     state = child_seed(seed, _VALIDATION_SPLIT) % 2**32
     try:
         chosen, held_out = train_test_split(
@@ -241,35 +271,9 @@ def _split(estimator: AnnealedEstimator, table: LabelledTable, seed: int) -> tup
         )
     except ValueError as error:
         raise InvalidInputError(
-            f"the rows cannot be split with every class in both parts ({error}); "
-            "pass validation_data, or another validation_fraction"
+            f"validation_fraction is {fraction!r}; the rows cannot be split with every class in both parts ({error})"
         ) from error
     return table.take(np.sort(chosen)), table.take(np.sort(held_out))
-
-
-def _check_known(targets: NDArray[Any], classes: NDArray[Any], name: str) -> None:
-    unknown = np.setdiff1d(_classes_of(targets), classes)
-    if len(unknown):
-        raise InvalidInputError(f"{name} has labels {unknown.tolist()[:5]} that are not among the classes trained on")
-
-
-def data_of_own_rows(
-    estimator: AnnealedClassifier, rows: Rows, y: Any, sample_weight: Any, validation_data: Any
-) -> TrainingData:
-    """Return the data of user-defined rows, which have their own labels and weights."""
-    if y is not None or sample_weight is not None:
-        raise InvalidInputError("rows bring their labels and weights with them; leave y and sample_weight out")
-    if estimator.class_weight is not None:
-        raise InvalidInputError("class_weight is for arrays; weigh rows yourself")
-    _check_validation(estimator, validation_data, are_arrays=False)
-    if not isinstance(validation_data, Rows | None):
-        raise InvalidInputError("with rows to train on, validation_data must be rows too")
-    for given in (rows, validation_data):
-        if given is not None:
-            _check_rows(given, rows)
-    estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-    estimator.n_features_in_ = rows.n_parameters - 1
-    return TrainingData.of_rows(estimator, rows, np.asarray(rows.classes), validation_data)
 
 
 def _check_rows(rows: Rows, others: Rows) -> None:
@@ -277,8 +281,8 @@ def _check_rows(rows: Rows, others: Rows) -> None:
     said = rows.n_parameters, rows.n_classes, len(rows.classes)
     if said != (others.n_parameters, others.n_classes, others.n_classes) or rows.n_classes < 2:
         raise InvalidInputError(
-            f"rows have n_parameters {rows.n_parameters}, n_classes {rows.n_classes} and {len(rows.classes)} classes; "
-            f"expected {others.n_parameters}, {others.n_classes} and {others.n_classes}, and at least two classes"
+            f"rows have n_parameters, n_classes and number of classes {said}; expected {others.n_parameters}, "
+            f"{others.n_classes} and {others.n_classes}, and at least two classes"
         )
     if rows.is_checked:
         return
@@ -291,25 +295,3 @@ def _check_rows(rows: Rows, others: Rows) -> None:
             f"the first chunk has {width} parameters per row and labels from {labels.min()} to {labels.max()}; "
             f"expected {rows.n_parameters} (n_parameters: the features and 1) and labels below {rows.n_classes}"
         )
-
-
-def data_of_dask(
-    estimator: AnnealedClassifier, X: Any, y: Any, sample_weight: Any, validation_data: Any
-) -> TrainingData:
-    """Return the data of Dask arrays; their rows are not loaded into this process."""
-    _check_labels(y)
-    _check_validation(estimator, validation_data, are_arrays=False)
-    parts = None if validation_data is None else _parts(validation_data)
-    arithmetic = as_method(estimator.method).arithmetic
-    rows = DaskRows(X, y, sample_weight, arithmetic=arithmetic)
-    _check_classes(rows.classes)
-    if rows.classes.dtype.kind == "f" and (rows.classes != np.round(rows.classes)).any():
-        raise InvalidInputError("Unknown label type: continuous. The labels of a classifier are classes")
-    validate_data(estimator, X, skip_check_array=True, reset=True)
-    if estimator.class_weight is not None:
-        rows.weigh_classes(factors_of_classes(estimator.class_weight, rows.weights_of_classes, rows.classes))
-    held_out = None
-    if parts is not None:
-        validate_data(estimator, parts[0], skip_check_array=True, reset=False)
-        held_out = DaskRows(*parts, rows.classes, arithmetic=arithmetic)
-    return TrainingData.of_rows(estimator, rows, rows.classes, held_out)
