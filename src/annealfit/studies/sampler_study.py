@@ -46,11 +46,7 @@ class Estimate:
 
 
 def estimate_share(successes: int, trials: int) -> Estimate:
-    """The share of trials that succeed, with Wilson's interval; without a trial it can be anything.
-
-    >>> estimate_share(5, 10)
-    Estimate(value=0.5, low=0.236..., high=0.763...)
-    """
+    """The share of trials that succeed, with Wilson's interval; without a trial it can be anything."""
     if trials == 0:
         return Estimate(0.0, 0.0, 1.0)
     interval = binomtest(successes, trials).proportion_ci(INTERVAL, method="wilson")
@@ -61,9 +57,6 @@ def time_to_solution(seconds: float, share: float) -> float:
     """Time until reads of `seconds` each, a `share` of which succeed, have succeeded at least once with 99 %.
 
     `seconds · ln(1 − 0.99) / ln(1 − share)`, but never less than one read; infinite where no read succeeds.
-
-    >>> round(time_to_solution(2.0, 0.9), 9), time_to_solution(2.0, 1.0), time_to_solution(2.0, 0.0)
-    (4.0, 2.0, inf)
     """
     if share >= CONFIDENCE:
         return seconds
@@ -81,7 +74,6 @@ class Truth:
 
     energies: NDArray[np.float64]
     proven: NDArray[np.bool_]
-    seconds: float = 0.0  # of the search of all the problems
 
     @property
     def is_proven(self) -> bool:
@@ -95,15 +87,13 @@ def find_truth(problems: Problems, time_limit: float = 10.0) -> Truth:
     A problem that is not convex is not searched: its lowest known energy is the lowest that samplers find.
     """
     solver = LatticeSolver(time_limit=time_limit)
-    solver.prepare()
-    began = time.perf_counter()
     try:
         answers = solver.solve(problems, [0] * len(problems))
     except InvalidInputError:
         return Truth(np.full(len(problems), np.inf), np.zeros(len(problems), dtype=bool))
     energies = np.array([answer.best_energy for answer in answers])
     proven = np.array([answer.info["proven"] for answer in answers])
-    return Truth(energies, proven, time.perf_counter() - began)
+    return Truth(energies, proven)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +148,6 @@ class SolveRow:
     problems: str  # the set's name
     coordinates: str = "raw"
     bits: int = 0
-    median_seconds: float = math.nan  # of a solve of the set
     access_seconds: float | None = None  # of a device
     seconds_per_read: float = math.nan
     reads: tuple[int, ...] = ()  # of each problem
@@ -216,11 +205,9 @@ def compare_samplers(
 ) -> Comparison:
     """Solve the same problems with every sampler, and train `classifier` with each in place of its own.
 
-    The problems are those of `take_problems`, for every combination of `coordinates` and `bits` (by default those of
-    the classifier), rated by `rate_solves`. `trainers` are the samplers of the trainings where they differ from those
-    of the problems; an empty mapping means no training. A sampler that fails is a row that says so. `on_solve` is
-    called with the sampler's name after every solve of a problem set and after every iteration of a training. Linear
-    algebra uses one thread: on small arrays a second one only makes times and last bits uncertain.
+    The problems are those of `take_problems`, for every combination of `coordinates` and `bits` (by default the
+    classifier's). `trainers` are the samplers of the trainings where they differ from those of the problems; an empty
+    mapping means no training. `on_solve` is called with the sampler's name after every solve and iteration.
     """
     check_number("repeats", repeats, Integral, minimum=1)
     check_number("target", target, minimum=0)
@@ -261,15 +248,7 @@ def compare_samplers(
 def take_problems(
     classifier: AnnealedClassifier, X: Any, y: Any, *, late: int, truth_seconds: float = 10.0
 ) -> tuple[ProblemSet, ...]:
-    """The problems of the first iteration and, unless `late` is 0, those after `late` iterations by its own sampler.
-
-    Their proven optima are searched for, `truth_seconds` each at most.
-
-    >>> from sklearn.datasets import load_iris
-    >>> taken = take_problems(AnnealedClassifier(bits=2, random_state=0), *load_iris(return_X_y=True), late=5)
-    >>> [(problems.name, problems.after, len(problems.problems)) for problems in taken]
-    [('first', 0, 3), ('late', 5, 3)]
-    """
+    """The problems of the first iteration and, unless `late` is 0, those after `late` iterations by its own sampler."""
     check_number("late", late, Integral, minimum=0)
     endless = _copy(classifier, max_iter=late + 1, tol=0.0, patience=None, time_limit=None)
     sets = []
@@ -287,12 +266,7 @@ def _coordinates_of(classifier: AnnealedClassifier) -> str:
 
 
 def with_reads(sampler: Sampler, reads: int) -> Sampler:
-    """The sampler with this many reads, or itself if it takes no `num_reads`.
-
-    >>> from annealfit.samplers import RoundedSampler, SimulatedAnnealer
-    >>> with_reads(SimulatedAnnealer(), 8).num_reads, with_reads(RoundedSampler(), 8)
-    (8, RoundedSampler())
-    """
+    """The sampler with this many reads, or itself if it takes no `num_reads`."""
     try:
         return copy.copy(sampler).set_params(num_reads=reads)
     except InvalidInputError:
@@ -304,7 +278,7 @@ def solve_repeatedly(
 ) -> Solves:
     """Solve the set `repeats` times with different seeds, after one solve of its first problem that is not timed.
 
-    The first solve pays for what is paid once: compiling, connecting, embedding.
+    That solve pays for what is paid once: compiling, connecting, embedding.
     """
     numbers = np.arange(len(taken.problems))
     seconds, failures, access = [], [], 0.0
@@ -338,28 +312,24 @@ def solve_repeatedly(
 def rate_solves(taken: ProblemSet, solves: Mapping[str, Solves | str], target: float) -> list[SolveRow]:
     """A row per sampler, from its solves or from the reason why there are none.
 
-    A read succeeds if its energy is within a relative `target` of the lowest that is known of the problem. The row's
-    share is that of all reads, with the interval of as many independent ones; reads of unequal problems vary less, so
-    the interval is conservative. The time to solution is the median over the problems, and so are the ends of its
-    interval. (The time of a pooled share would not do: a sampler that always finds one half of the problems and never
-    the other is not helped by reading on.)
+    A read succeeds if its energy is within a relative `target` of the lowest that is known of the problem. The time to
+    solution is the median over the problems, and so are the ends of its interval: the time of a pooled share would
+    hide that a sampler never finds some of them.
     """
+    named = {name: SolveRow(name, taken.name, *taken.variant, proven=taken.truth.is_proven) for name in solves}
     return [
-        SolveRow(name, taken.name, *taken.variant, proven=taken.truth.is_proven, failure=found)
-        if isinstance(found, str)
-        else _rate(name, taken, found, target)
+        replace(named[name], failure=found) if isinstance(found, str) else _rate(named[name], taken, found, target)
         for name, found in solves.items()
     ]
 
 
-def _rate(name: str, taken: ProblemSet, found: Solves, target: float) -> SolveRow:
+def _rate(row: SolveRow, taken: ProblemSet, found: Solves, target: float) -> SolveRow:
     lowest = taken.truth.energies
     limits = lowest + target * np.abs(lowest)
     reads = tuple(map(len, found.reads))
     successes = tuple(int((own <= limit).sum()) for own, limit in zip(found.reads, limits, strict=True))
     # The time of a device is its access time, which is paid for; around a simulated one the clock says nothing.
-    seconds = float(np.median(found.seconds))
-    spent = seconds if found.access_seconds is None else found.access_seconds
+    spent = float(np.median(found.seconds)) if found.access_seconds is None else found.access_seconds
     per_read = spent * len(found.seconds) / sum(reads)
     times = [estimate_time(per_read, estimate_share(*counts)) for counts in zip(successes, reads, strict=True)]
     # Nothing is below a proven optimum but by rounding.
@@ -368,11 +338,8 @@ def _rate(name: str, taken: ProblemSet, found: Solves, target: float) -> SolveRo
         for own, best in zip(found.reads, lowest.tolist(), strict=True)
         if len(own) and best
     ]
-    return SolveRow(
-        name,
-        taken.name,
-        *taken.variant,
-        median_seconds=seconds,
+    return replace(
+        row,
         access_seconds=found.access_seconds,
         seconds_per_read=per_read,
         reads=reads,
@@ -380,7 +347,6 @@ def _rate(name: str, taken: ProblemSet, found: Solves, target: float) -> SolveRo
         success=estimate_share(sum(successes), sum(reads)),
         seconds_to_solution=Estimate(*np.median([(t.value, t.low, t.high) for t in times], axis=0).tolist()),
         residual=float(np.mean(residuals)) if residuals else math.nan,
-        proven=taken.truth.is_proven,
     )
 
 
