@@ -28,7 +28,8 @@ QUICK = Annealed(num_sweeps=20, num_reads=1)
 
 def quantize_on_all(model, rows, bits, **settings):
     """Nothing is held out, and nothing is chosen: every layer along its own error."""
-    return quantize_network(model, rows, bits, validation=rows, damping=0.0, along_loss=False, **settings)
+    own = {"damping": 0.0, "along_loss": False, "refit": False}
+    return quantize_network(model, rows, bits, validation=rows, **own, **settings)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import itertools
 import warnings
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 from scipy.special import log_softmax, softmax
@@ -12,7 +13,7 @@ from small_networks import constants_of, conv_net, model_of, perceptron, run
 from annealfit._support.errors import InvalidInputError
 from annealfit.quantization import quantize_network
 from annealfit.quantization.onnx_graph import OnnxGraph, find_layers
-from annealfit.quantization.sensitivity import compare, least_divergence, output_weights_of
+from annealfit.quantization.sensitivity import compare, corrections_of, least_divergence, output_weights_of
 
 
 @pytest.fixture(scope="module")
@@ -157,3 +158,30 @@ def test_mean_bits_keep_the_budget_and_beat_uniform_bits(rows):
 def test_beyond_a_time_limit_layers_are_rounded_by_descent(rows):
     found = quantize_network(perceptron(), rows, 2, time_limit=0.0)
     assert [layer.method for layer in found] == ["descent", "descent"]
+
+
+@pytest.mark.parametrize("model", [perceptron(sizes=(12, 6, 9)), conv_net(group=1)])
+def test_scales_and_biases_that_are_off_are_found(model, rows):
+    if len(model.graph.input[0].type.tensor_type.shape.dim) == 4:
+        rows = np.random.default_rng(0).normal(size=(300, 4, 8, 7)).astype(np.float32)
+    original, changed = OnnxGraph(model), OnnxGraph(model)
+    (node, *_), _ = find_layers(original)
+    factors, shifts = 0.01 * np.random.default_rng(3).normal(size=(2, 6))
+    bias = original.constant(node.bias)
+    changed.set_constant(
+        node.weight, node.constant(node.matrix(original.constant(node.weight)) * (1 + factors).astype("f"))
+    )
+    changed.set_constant(node.bias, bias + shifts.astype("f"))
+    found = corrections_of(node, changed, original, [{"x": rows[:100]}, {"x": rows[100:]}], bias + shifts)(1e-8)
+    np.testing.assert_allclose(found[0], -factors, atol=3e-3)  # to first order, and the step crosses kinks
+    np.testing.assert_allclose(found[1], -shifts, atol=3e-3)
+
+
+def test_a_refit_lowers_the_divergence_and_keeps_the_levels(rows, tmp_path):
+    model = perceptron(sizes=(12, 40, 5))
+    plain, fitted = (quantize_network(model, rows, 2, method="descent", refit=refit) for refit in (False, True))
+    assert fitted.held_out.divergence < 0.8 * plain.held_out.divergence
+    for one, other in zip(plain, fitted, strict=True):
+        np.testing.assert_array_equal(one.levels, other.levels)
+    written = fitted.save(tmp_path / "small.onnx").read_bytes()
+    np.testing.assert_array_equal(run(onnx.load_from_string(written), rows), run(fitted.model, rows))

@@ -75,6 +75,9 @@ def quantize(
     time_limit: Annotated[
         float | None, Option(help="Seconds after which layers are rounded without annealing.", show_default="none")
     ] = None,
+    refit: Annotated[
+        bool, Option(help="Fit scales and biases to the float network's outputs, as far as it helps on held-out rows.")
+    ] = True,
     keep: Annotated[list[str] | None, Option(metavar="NODE", help="A node to leave as it is; can be repeated.")] = None,
     seed: Annotated[int, Option(help="Decides every anneal.")] = 0,
     plot: Annotated[Path | None, Option(metavar="FILE", help="Draw the errors: png, svg or pdf.")] = None,
@@ -133,6 +136,7 @@ def quantize(
             group_size=group_size,
             damping=damping,
             validation=validation,
+            refit=refit,
             keep=keep or (),
             time_limit=time_limit,
             random_state=seed,

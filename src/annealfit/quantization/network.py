@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from annealfit.quantization.moments import InputMoments, MomentSums
 from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode, find_layers
 from annealfit.quantization.packing import dequantized, pack_network, stored_bits, unpack_network
 from annealfit.quantization.quantize import LayerInNetwork, QuantizedLayer, quantize_layers
-from annealfit.quantization.sensitivity import Fidelity, compare, least_divergence, output_weights_of
+from annealfit.quantization.sensitivity import Fidelity, compare, corrections_of, least_divergence, output_weights_of
 
 KIND_OF_FILE = "quantized weights"
 _FLOATS = ("<f4", "<f8", "<f2")  # types of weights
@@ -35,6 +35,8 @@ _ROWS_PER_BATCH = 64
 HELD_OUT = 5  # every fifth row is held out, of at least so many rows:
 _LEAST_ROWS = 20
 _DAMPINGS = (0.0, 0.01, 0.05, 0.15)  # that are tried on held-out rows
+_RIDGES = (1.0, 0.1, 0.01)  # of a refit, in shares of the mean curvature, that are tried on held-out rows
+_LEAST_FACTOR = 0.1  # of a scale
 _WIDTHS = (1, 2, 4, 8)  # bits to choose from
 _ROWS_PER_INPUT = 2  # of a layer: less is too few to tell its inputs' Gram matrix
 
@@ -110,6 +112,7 @@ def quantize_network(
     damping: float | None = None,
     validation: Any = None,
     along_loss: bool | None = None,
+    refit: bool = True,
     keep: Sequence[str] = (),
     time_limit: float | None = None,
     random_state: Any = 0,
@@ -143,6 +146,10 @@ def quantize_network(
         Rows to choose on and to tell the divergence on, instead of a part of the calibration rows.
     along_loss : bool or None
         Whether outputs are weighted by what they do to the network's. None is decided on held-out rows.
+    refit : bool
+        After rounding, fit scales and biases to the outputs of the float network, layer by layer from the last one, as
+        far as the divergence on held-out rows falls. Not for methods that start from nothing, such as GPTQ, nor
+        without held-out rows.
     keep : sequence of str
         Names of nodes that stay as they are.
     time_limit : float or None
@@ -173,9 +180,13 @@ def quantize_network(
         bits = _allotted(nodes, original, batches, judge, settings, mean_bits)
     bits_of = _bits_of(names, bits, levels)
     choices = _Choices(original, batches, held, judge, damping, along_loss, methods_of(method)[-1])
-    done, few = list[NetworkLayer](), dict[str, int]()
+    rounded, done, few = list[QuantizedLayer](), list[NetworkLayer](), dict[str, int]()
+
+    def is_late() -> bool:
+        return time_limit is not None and time.perf_counter() - began > time_limit
 
     def put(node: WeightedNode, found: QuantizedLayer) -> None:
+        rounded.append(found)
         done.append(_put(node, network, found, *choices.made[node.name]))
 
     def moments(node: WeightedNode) -> list[InputMoments]:
@@ -187,7 +198,7 @@ def quantize_network(
         for number, node in enumerate(nodes):
             if on_layer is not None:
                 on_layer(number, len(nodes), node.name)
-            late = time_limit is not None and time.perf_counter() - began > time_limit
+            late = is_late()
             own = {"bits": bits_of[node.name], "random_state": child_seed(seed, number) >> 32}  # 32 bits at most
             own |= {"method": QUICK if late else method}
             yield _layer(
@@ -200,6 +211,12 @@ def quantize_network(
             )
 
     quantize_layers(layers())
+    if refit and held and not getattr(choices.method, "starts_from_nothing", False):
+        least = judge.of(network).divergence
+        for number in reversed(range(len(nodes))):
+            if not is_late():
+                found = rounded[number], done[number], least
+                done[number], least = _refitted(nodes[number], network, original, batches, judge, *found)
     _warn_of_few_rows(few, sum(_rows_of(feed) for feed in batches))
     packed, large = pack_network(network.model, done)
     written = OnnxGraph(packed)
@@ -382,6 +399,34 @@ def _put(
     own = {"name": node.name, "operator": node.operator, "weight": node.weight, "is_transposed": node.is_transposed}
     own |= {"damping": damping, "along_loss": along_loss}
     return NetworkLayer(**{**vars(found), **own, "weights": weights, "bias": bias, "scales": scales})
+
+
+def _refitted(
+    node: WeightedNode,
+    network: OnnxGraph,
+    original: OnnxGraph,
+    batches: Sequence[Feed],
+    judge: _Judge,
+    rounded: QuantizedLayer,
+    layer: NetworkLayer,
+    least: float,
+) -> tuple[NetworkLayer, float]:
+    """The layer with the scales and the bias of least divergence on the judge's rows, which is returned, too."""
+    step = corrections_of(node, network, original, batches, rounded.bias)
+    if step is None:
+        return layer, least
+    for ridge in _RIDGES:
+        factors, *shifts = np.atleast_2d(step(ridge))
+        scales = rounded.scales * np.maximum(1 + factors, _LEAST_FACTOR)
+        bias = None if rounded.bias is None else rounded.bias + shifts[0]
+        found = _put(node, network, replace(rounded, scales=scales, bias=bias), layer.damping, layer.along_loss)
+        divergence = judge.of(network).divergence
+        if divergence < least:
+            layer, least = found, divergence
+    for name, values in ((node.weight, layer.weights), (node.bias, layer.bias)):
+        if name is not None and values is not None:
+            network.set_constant(name, values)
+    return layer, least
 
 
 def _calibration_batches(given: Any, network: OnnxGraph, apart: int = 0) -> tuple[list[Feed], list[Feed]]:

@@ -8,9 +8,8 @@ that is `E_n[J_nᵀ(diag π_n − π_nπ_nᵀ)J_n]` in terms of the logits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode
 _STEP = 0.02  # of a perturbation, in standard deviations of the layer's outputs; both signs, so its square counts
 _NUMBERS = 2e9  # of layers' outputs that are fed to the rest of the network, all perturbations together
 _MOST_ROWS, _MOST_OUTPUTS = 512, 2048  # rows perturbed, and outputs of the network that are looked at
+_LEAST_ROWS_TO_FIT = 20
 _LEAST_PROBABILITY = 1e-12
 
 Outputs = Sequence[NDArray[Any]]
@@ -87,29 +87,104 @@ def output_weights_of(node: WeightedNode, network: OnnxGraph, feeds: Sequence[Fe
     Where outputs have positions, all positions of a channel move at once, with random signs that all channels share:
     products of two responses then have the expectation of a sum over positions, in which only equal positions count.
     """
-    outputs = [value.name for value in network.graph.output]
+    generator, whole, rows = np.random.default_rng(seed), np.zeros(()), 0
+
+    def signs(values: NDArray[Any], channel: int) -> list[NDArray[Any]]:
+        shape = [1 if axis == channel else length for axis, length in enumerate(values.shape)]
+        return [np.broadcast_to(generator.choice([-1.0, 1.0], shape), values.shape)]
+
     try:
-        layer, rest = network.runner([node.output]), network.runner(outputs, fed=node.output)
-        first = layer(feeds[0])[0]
-        channel = first.ndim - 1 if node.window is None else 1
-        n_outputs = first.shape[channel]
-        per_row = 2.0 * n_outputs * first.size / len(first)
-        most = int(np.clip(_NUMBERS / per_row, 1, _MOST_ROWS))
-        responses, rows, generator = list[Array](), 0, np.random.default_rng(seed)
-        for feed in feeds:
-            if rows >= most:
-                break
-            feed = _first_rows(feed, network, most - rows)
-            (values,) = layer(feed)
-            moved = _responses(values, channel, partial(_run_from, rest, feed, node.output), generator)
-            responses.append(moved)
-            rows += len(values)
+        for count, _, responses in _responses(node, network, network, feeds, signs, _MOST_ROWS):
+            whole, rows = whole + responses @ responses.T, rows + count
     except InvalidInputError:
         return None
-    joined = np.concatenate(responses, axis=1)
-    whole = joined @ joined.T / rows
-    size = n_outputs // node.n_groups
-    return [whole[k : k + size, k : k + size] for k in range(0, n_outputs, size)]
+    size = len(whole) // node.n_groups
+    return [whole[k : k + size, k : k + size] / rows for k in range(0, len(whole), size)]
+
+
+def corrections_of(
+    node: WeightedNode, network: OnnxGraph, original: OnnxGraph, feeds: Sequence[Feed], bias: Array | None
+) -> Callable[[float], Array] | None:
+    """Changes of the scales, as shares, and of the biases of a layer that bring the network's answer to the float one.
+
+    A Gauss–Newton step with a ridge, a share of the mean curvature: (outputs,) or, with a bias, (2, outputs). None
+    where the rest of the network cannot be run so, or the work is too much for more than a few rows.
+    """
+    units = list[float]()
+
+    def directions(values: NDArray[Any], channel: int) -> list[NDArray[Any]]:
+        if bias is None:
+            return [values]
+        products = values
+        if node.operator != "MatMul":  # whose bias is added by a node of its own
+            products = values - bias.astype(values.dtype).reshape(-1, *[1] * (values.ndim - 1 - channel))
+        units.append(units[0] if units else float(products.std()) or 1.0)
+        return [products, np.full_like(values, units[0])]
+
+    curvature, slopes, rows = np.zeros(()), np.zeros(()), 0
+    try:
+        for count, missing, responses in _responses(node, network, original, feeds, directions, None):
+            curvature, slopes = curvature + responses @ responses.T, slopes + responses @ missing
+            rows += count
+    except InvalidInputError:
+        return None
+    if rows < _LEAST_ROWS_TO_FIT:
+        return None
+    size = float(curvature.trace()) / len(curvature) or 1.0
+
+    def step(ridge: float) -> Array:
+        found = np.linalg.solve(curvature + ridge * size * np.eye(len(curvature)), slopes)
+        if bias is None:
+            return np.asarray(found)
+        return np.asarray(found.reshape(2, -1) * np.array([[1.0], [units[0]]]))
+
+    return step
+
+
+def _responses(
+    node: WeightedNode,
+    network: OnnxGraph,
+    original: OnnxGraph,
+    feeds: Sequence[Feed],
+    directions: Callable[[NDArray[Any], int], list[NDArray[Any]]],
+    most: int | None,
+) -> Iterator[tuple[int, Array, Array]]:
+    """Of batches: their rows, what φ lacks to that of the original network, and φ's derivatives along directions.
+
+    The latter are (directions · channels, entries): each direction moves one channel of the layer's outputs at a time.
+    """
+    outputs = [value.name for value in network.graph.output]
+    layer, rest, before = network.runner([node.output]), network.runner(outputs, fed=node.output), None
+    if original is not network:
+        before = original.runner(outputs)
+    left: int | None = None
+    for feed in feeds:
+        if left is None:
+            (first,) = layer(feed)
+            channel = first.ndim - 1 if node.window is None else 1
+            left = int(_NUMBERS / (2.0 * first.shape[channel] * max(first.size / len(first), 1)))
+            left = max(left if most is None else min(left, most), 1)
+        feed = _first_rows(feed, network, left)
+        (values,) = layer(feed)
+        answers = rest({**feed, node.output: values})
+        wanted = answers if before is None else before(feed)
+        features = _features_like(wanted)
+        found = list[Array]()
+        for direction in directions(values, channel):
+            length = _STEP * (float(values.std()) or 1.0) / (float(np.sqrt((direction**2).mean(dtype=float))) or 1.0)
+            step = (length * direction).astype(values.dtype)
+            for place in range(values.shape[channel]):
+                chosen = (slice(None),) * channel + (place,)
+                sides = []
+                for sign in (1, -1):
+                    moved = values.copy()
+                    moved[chosen] += sign * step[chosen]
+                    sides.append(features(rest({**feed, node.output: moved})))
+                found.append((sides[0] - sides[1]) / (2 * length))
+        yield len(values), features(wanted) - features(answers), np.stack(found)
+        left -= len(values)
+        if left <= 0:
+            break
 
 
 def _first_rows(feed: Feed, network: OnnxGraph, count: int) -> Feed:
@@ -121,37 +196,23 @@ def _first_rows(feed: Feed, network: OnnxGraph, count: int) -> Feed:
     return {name: values[:count] for name, values in feed.items()}
 
 
-def _run_from(run: Callable[[Feed], Outputs], feed: Feed, tensor: str, values: NDArray[Any]) -> Outputs:
-    return run({**feed, tensor: values})
+def _features_like(wanted: Outputs) -> Callable[[Outputs], Array]:
+    """A function that computes `φ` of outputs, flat and thinned out; of the kinds that the wanted ones are."""
+    kinds = [(_kind(one), 1 / max(float(one.std()), 1e-30)) if one.dtype.kind == "f" else None for one in wanted]
+    size = sum(one.size for one, kind in zip(wanted, kinds, strict=True) if kind)
+    stride = -(-size // (_MOST_OUTPUTS * max(len(wanted[0]) if wanted[0].ndim else 1, 1)))
 
+    def features(outputs: Outputs) -> Array:
+        parts = [np.zeros(0)]
+        for values, known in zip(outputs, kinds, strict=True):
+            if known is None:
+                continue
+            kind, scale = known
+            part = values * scale if kind == "values" else 2 * np.exp(_logarithms(values, kind) / 2)
+            parts.append(np.asarray(part, float).ravel())
+        return np.concatenate(parts)[::stride] * np.sqrt(stride)
 
-def _responses(
-    values: NDArray[Any], channel: int, run: Callable[[NDArray[Any]], Outputs], generator: np.random.Generator
-) -> Array:
-    """The derivatives of φ in each channel of a layer's outputs, (channels, rows · outputs)."""
-    shape = [1 if axis == channel else length for axis, length in enumerate(values.shape)]
-    step = (_STEP * float(values.std()) or 1.0) * generator.choice([-1.0, 1.0], shape).astype(values.dtype)
-    plain = [(one, _kind(one), 1 / max(float(one.std()), 1e-30)) for one in run(values)]
-    kinds = [(kind, scale) if one.dtype.kind == "f" else ("", 0.0) for one, kind, scale in plain]
-    size, found = abs(step.flat[0]), list[Array]()
-    for place in range(values.shape[channel]):
-        chosen = (slice(None),) * channel + (slice(place, place + 1),)
-        sides = []
-        for sign in (1, -1):
-            moved = values.copy()
-            moved[chosen] += sign * step
-            features = [_features(one, *kind) for one, kind in zip(run(moved), kinds, strict=True)]
-            sides.append(np.concatenate(features))
-        found.append((sides[0] - sides[1]) / (2 * size))
-    stride = -(-found[0].size // (_MOST_OUTPUTS * len(values)))
-    return np.stack([one[::stride] for one in found]) * np.sqrt(stride)
-
-
-def _features(values: NDArray[Any], kind: str, scale: float) -> Array:
-    """`φ`, flat; nothing of outputs that are no real numbers."""
-    if not kind:
-        return np.zeros(0)
-    return np.asarray(values * scale if kind == "values" else 2 * np.exp(_logarithms(values, kind) / 2), float).ravel()
+    return features
 
 
 def least_divergence(sizes: NDArray[Any], divergences: Array, budget: float) -> NDArray[np.intp] | None:
