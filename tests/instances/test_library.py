@@ -147,7 +147,7 @@ def test_other_coefficients_keep_the_answer_and_lose_the_proof():
 
 def test_files_and_their_sidecar(tmp_path):
     instance = find_instance(SMALL)
-    formats = ["bqm", "coo", "ising", "npz", "qubo"]
+    formats = ["bqm", "bqpjson", "coo", "ising", "npz", "qs", "qubo", "sparse"]
     sidecar = write_instance(instance, tmp_path, formats)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{SMALL}.{end}" for end in (*formats, "json"))
     assert sidecar == json.loads((tmp_path / f"{SMALL}.json").read_text())
@@ -158,7 +158,7 @@ def test_files_and_their_sidecar(tmp_path):
     for file in sidecar["files"]:
         quadratic, offset = exported.read(tmp_path / file["file"])
         assert bits @ quadratic @ bits + offset == pytest.approx(sidecar["best_known"]["energy"], rel=1e-9)
-        assert (file["note"] is None) == (file["format"] in ("bqm", "npz"))
+        assert (file["note"] is None) == (file["format"] in ("bqm", "bqpjson", "npz"))
         if file["note"] is not None:
             assert repr(abs(file["offset"])) in file["note"]
         if file["format"] != "ising":

@@ -82,7 +82,7 @@ def test_an_npz_with_pickled_objects_is_refused(tmp_path):
 
 
 def test_unknown_format(tmp_path):
-    with pytest.raises(InvalidInputError, match="'bqm', 'coo', 'ising', 'npz'"):
+    with pytest.raises(InvalidInputError, match="'bqm', 'bqpjson', 'coo', 'ising', 'npz'"):
         export.write(random_problem(0, 1, 1), tmp_path / "x", format="xml")
     assert not list(tmp_path.iterdir())
 

@@ -1,5 +1,7 @@
 """Files read back, by our reader and by other people's: the energies of random bits are the problem's."""
 
+import json
+
 import dimod
 import numpy as np
 import pytest
@@ -33,6 +35,10 @@ def read_as_others_do(path, word):
             bqm = dimod.BinaryQuadraticModel(archive["qubo"], "BINARY")
             bqm.offset = float(archive["offset"])
         return bqm
+    if word in ("qs", "sparse"):
+        return dimod.BinaryQuadraticModel(read_as_biq_mac_does(path), "BINARY")
+    if word == "bqpjson":
+        return read_bqpjson(path)
     if word == "qubo":
         return dimod.BinaryQuadraticModel.from_qubo(read_as_qbsolv_does(path))
     return coo.loads(path.read_text())
@@ -48,6 +54,33 @@ def read_as_qbsolv_does(path):
     assert all(int(i) < int(j) < int(max_nodes) for i, j, _ in couplers)
     assert len(couplers) == int(n_couplers)
     return {(int(i), int(j)): float(value) for i, j, value in rows}
+
+
+def read_as_biq_mac_does(path):
+    """Comments, then `n m`, then m entries of a symmetric matrix, counted from 1; nothing follows."""
+    lines = path.read_text().splitlines()
+    start = next(place for place, line in enumerate(lines) if not line.startswith("#"))
+    size, count = map(int, lines[start].split())
+    matrix = np.zeros((size, size))
+    for line in lines[start + 1 :]:
+        row, column, value = line.split()
+        assert int(row) <= int(column)
+        matrix[int(row) - 1, int(column) - 1] = matrix[int(column) - 1, int(row) - 1] = float(value)
+    assert np.count_nonzero(np.triu(matrix)) == count == len(lines) - start - 1
+    return matrix
+
+
+def read_bqpjson(path):
+    """As its documentation has it: scale · (quadratic + linear + offset)."""
+    document = json.loads(path.read_text())
+    assert document["variable_ids"] == list(range(len(document["variable_ids"])))
+    quadratic = {(term["id_tail"], term["id_head"]): term["coeff"] for term in document["quadratic_terms"]}
+    assert all(i < j and value != 0 for (i, j), value in quadratic.items())
+    linear = {term["id"]: term["coeff"] for term in document["linear_terms"]}
+    kind = {"boolean": "BINARY", "spin": "SPIN"}[document["variable_domain"]]
+    bqm = dimod.BinaryQuadraticModel(linear, quadratic, document["offset"], kind)
+    bqm.scale(document["scale"])
+    return bqm
 
 
 @pytest.mark.parametrize("bits", [1, 3, 20])
@@ -111,7 +144,45 @@ def test_what_is_no_problem_is_refused(tmp_path, content):
         exported.read(tmp_path / "file")
 
 
-@pytest.mark.parametrize("word", sorted(export.WITHOUT_OFFSET))
+def test_a_file_of_qoblib(tmp_path):
+    text = "# ObjectiveOffset 7\n# Vars Non-zeros\n3 3\n1 1 -4\n1 3 2.5\n2 3 1\n"
+    for name, content in (("a.file", text), ("a.qs", text), ("a.sparse", text.partition("zeros\n")[2])):
+        (tmp_path / name).write_text(content)
+        quadratic, offset = exported.read(tmp_path / name)
+        assert quadratic.tolist() == [[-4, 0, 2.5], [0, 0, 1], [2.5, 1, 0]]
+        assert offset == (0 if name == "a.sparse" else 7)
+    (tmp_path / "graph").write_text(text.partition("zeros\n")[2])
+    with pytest.raises(FileFormatError, match=r"may be a graph, .* name it \.qs or \.sparse"):
+        exported.read(tmp_path / "graph")
+    for wrong in ("1 3 2.5\n1 3", "1 3 2.5\n1 4", "1 3", ""):
+        (tmp_path / "a.qs").write_text(text.replace("1 3 2.5\n2 3", wrong))
+        with pytest.raises(FileFormatError):
+            exported.read(tmp_path / "a.qs")
+
+
+def test_bqpjson_over_spins_with_a_scale_and_ids_of_a_chip(tmp_path):
+    document = {"version": "1.0.0", "id": 1, "metadata": {}, "variable_domain": "spin", "variable_ids": [9, 4]}
+    document |= {"scale": 0.5, "offset": 3.0, "linear_terms": [{"id": 4, "coeff": 2.0}]}
+    document |= {"quadratic_terms": [{"id_tail": 9, "id_head": 4, "coeff": -1.5}]}
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    bits = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    spins = 2 * bits - 1
+    expected = 0.5 * (2 * spins[:, 0] - 1.5 * spins[:, 0] * spins[:, 1] + 3)
+    np.testing.assert_allclose(energies_of(exported.read(tmp_path / "p.json"), bits), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("word", ["bqpjson", "qs"])
+def test_a_changed_number_is_noticed(tmp_path, word):
+    path = export.write(random_problem(1, 3, 2), tmp_path / "problem", format=word)
+    text = path.read_text()
+    place = text.rindex("1")
+    path.write_text(f"{text[:place]}2{text[place + 1 :]}")
+    with pytest.raises(FileFormatError, match="digest"):
+        exported.read(path)
+
+
+# The lines of qs without any comment are what Biq Mac has: only the offset would be lost.
+@pytest.mark.parametrize("word", sorted(export.WITHOUT_OFFSET - {"qs", "sparse"}))
 def test_no_part_of_a_text_of_ours_is_taken_for_another_programs(tmp_path, word):
     """Whatever lines are lost at the beginning and at the end together: the rest is refused."""
     path = export.write(random_problem(1, 3, 2), tmp_path / "problem", format=word)

@@ -36,7 +36,7 @@ def export(
         Option(
             "--format",
             help="bqm: dimod's binary file. coo, ising: dimod's text, `i j value` per line. npz: NumPy arrays. "
-            "qubo: qbsolv's text. All are exact.",
+            "qubo: qbsolv's text. qs, sparse: that of QOBLIB and Biq Mac. bqpjson: JSON. All are exact.",
         ),
     ] = options.Format("bqm"),
     class_index: Annotated[int, Option("--class", help="The class whose problem is written.")] = 0,
@@ -156,7 +156,7 @@ def write_instances(
         Option(
             "--format",
             help="qubo: qbsolv's text. coo: dimod's text. ising: the same over spins. bqm: dimod's binary file. "
-            "npz: NumPy arrays. May be given several times.",
+            "npz: NumPy arrays. qs, sparse: the text of QOBLIB and Biq Mac. bqpjson: JSON. May be given several times.",
             show_default="qubo",
         ),
     ] = None,

@@ -6,10 +6,11 @@ many decimals as its binary value needs (dimod's own writer keeps six, which tur
 The text formats of other programs have no place for the constant of the energy, the offset. It is in a comment that
 `importing.read` reads and other readers ignore: the energies that they report are lower by it (`offset_note`).
 
-Every file carries a digest where other readers ignore it: in comments at the beginning and the end of a text, in the
-header of a bqm file, in an array of an npz file. A file without a digest is another program's. So that a text of ours
-that lost both comments is not taken for one, the line that every reader needs names annealfit
-(`# annealfit vartype=BINARY`) or states the number of lines (`p qubo`).
+Every file carries a digest where other readers ignore it: in comments at the beginning and the end of a text (of qs
+and sparse above the numbers alone), in the header of a bqm file, in the metadata of a bqpjson file, in an array of an
+npz file. A file without a digest is another program's. So that a text of ours that lost both comments is not taken for
+one, the line that every reader needs names annealfit (`# annealfit vartype=BINARY`) or states the number of lines
+(`p qubo`, and the `n m` of qs).
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
     import dimod
 
 MAX_DENSE_VARIABLES = 16_384  # 2 GiB of coefficients: larger dense exports are refused
-WITHOUT_OFFSET = frozenset({"coo", "ising", "qubo"})  # formats whose usual readers leave the offset out
+WITHOUT_OFFSET = frozenset({"coo", "ising", "qs", "qubo", "sparse"})  # formats whose usual readers leave the offset out
 OURS = "annealfit"
 OFFSET_MARK = "offset="
+QS_OFFSET_MARK = "ObjectiveOffset "
 SEAL = f"{OURS} sha256="  # of all lines without this mark
 ARRAYS_DIGEST = "sha256"
 BQM_MAGIC = b"DIMODBQM"
-BQM_DIGEST = "annealfit_sha256"
+BQM_DIGEST = BQPJSON_DIGEST = "annealfit_sha256"
 
 
 def to_qubo(problem: QuadraticProblem) -> tuple[NDArray[np.float64], float]:
@@ -162,14 +164,14 @@ def write_coo(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """Write the QUBO as text, `i j value` per line (i = j is linear): dimod's COO format with exact decimals."""
     quadratic, offset = to_qubo(problem)
     head = [f"# {OURS} vartype=BINARY", f"# {OFFSET_MARK}{json.dumps(offset)}"]  # dimod reads the first
-    _write_text(file, "#", head, quadratic.diagonal(), 2 * np.triu(quadratic, 1))
+    _write_text(file, "#", head, _entries(quadratic.diagonal(), 2 * np.triu(quadratic, 1)))
 
 
 def write_ising(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """Write the Ising model as text, `i j value` per line (i = j is a field): dimod's COO format, exact decimals."""
     fields, couplings, offset = to_ising(problem)
     head = [f"# {OURS} vartype=SPIN", f"# {OFFSET_MARK}{json.dumps(offset)}"]
-    _write_text(file, "#", head, fields, couplings)
+    _write_text(file, "#", head, _entries(fields, couplings))
 
 
 def write_qubo(problem: QuadraticProblem, file: IO[bytes]) -> None:
@@ -177,32 +179,41 @@ def write_qubo(problem: QuadraticProblem, file: IO[bytes]) -> None:
     quadratic, offset = to_qubo(problem)
     size, couplings = len(quadratic), 2 * np.triu(quadratic, 1)
     head = [f"c {OFFSET_MARK}{json.dumps(offset)}", f"p qubo 0 {size} {size} {np.count_nonzero(couplings)}"]
-    _write_text(file, "c", head, quadratic.diagonal(), couplings, nodes_first=True)
+    nodes = _entries(quadratic.diagonal(), np.zeros((size, 0)))
+    couplers = (line for row in range(size) for line in _couplers(couplings[row], row, 0))
+    _write_text(file, "c", head, chain(nodes, couplers))
 
 
-def _write_text(
-    file: IO[bytes],
-    mark: str,
-    head: list[str],
-    linear: NDArray[np.float64],
-    couplings: NDArray[np.float64],
-    *,
-    nodes_first: bool = False,
-) -> None:
-    """Write the head, a seal, a line for every variable and coupling (upper triangle), and a seal.
+def write_qs(problem: QuadraticProblem, file: IO[bytes]) -> None:
+    """Write the text format of QOBLIB and of the Biq Mac library: `n m`, then m lines `i j Q_ij`, i ≤ j, from 1 on.
+
+    `Q` is symmetric, so a coupling is twice its entry. Readers expect comments above the first of these lines only.
+    """
+    quadratic, offset = to_qubo(problem)
+    upper = np.triu(quadratic, 1)
+    count = np.count_nonzero(upper) + np.count_nonzero(quadratic.diagonal())
+    head = [f"# {OURS} symmetric QUBO", f"# {QS_OFFSET_MARK}{json.dumps(offset)}"]
+    lines = (line for line in _entries(quadratic.diagonal(), upper, first=1) if float(line.split()[2]))
+    _write_text(file, "#", head, chain([f"{len(quadratic)} {count}"], lines), seal_below=False)
+
+
+def _entries(linear: NDArray[np.float64], couplings: NDArray[np.float64], first: int = 0) -> Iterator[str]:
+    """Yield `i j value` for every variable (i = j) and coupling (i < j), row by row; numbers start with `first`."""
+    for row, bias in enumerate(linear):
+        yield f"{row + first} {row + first} {_exact_decimals(bias)}"
+        yield from _couplers(couplings[row], row, first)
+
+
+def _couplers(values: NDArray[np.float64], row: int, first: int) -> Iterator[str]:
+    for column in np.flatnonzero(values):
+        yield f"{row + first} {column + first} {_exact_decimals(values[column])}"
+
+
+def _write_text(file: IO[bytes], mark: str, head: list[str], lines: Iterable[str], *, seal_below: bool = True) -> None:
+    """Write the head, a seal, the lines, and a seal.
 
     A seal is a comment; the first has the digest of all other lines. A text that is cut at either end lacks one.
     """
-
-    def couplers(row: int) -> Iterator[str]:
-        for column in np.flatnonzero(couplings[row]):
-            yield f"{row} {column} {_exact_decimals(couplings[row, column])}"
-
-    nodes = [f"{row} {row} {_exact_decimals(bias)}" for row, bias in enumerate(linear)]
-    if nodes_first:
-        parts: Iterable[Iterable[str]] = chain([nodes], map(couplers, range(len(nodes))))
-    else:
-        parts = (chain([node], couplers(row)) for row, node in enumerate(nodes))
     digest = hashlib.sha256()
 
     def put(line: str) -> None:
@@ -215,9 +226,10 @@ def _write_text(
     file.write(f"{mark} {SEAL}".encode())
     place = file.tell()
     file.write(b"0" * 64 + b"\n")
-    for line in chain.from_iterable(parts):
+    for line in lines:
         put(line)
-    file.write(f"{mark} {SEAL}above\n".encode())
+    if seal_below:
+        file.write(f"{mark} {SEAL}above\n".encode())
     file.seek(place)
     file.write(digest.hexdigest().encode())
     file.seek(0, os.SEEK_END)
@@ -226,6 +238,31 @@ def _write_text(
 def _exact_decimals(value: float) -> str:
     # Positional, because the readers' grammar has no exponent; shortest digits that read back the same.
     return np.format_float_positional(value, unique=True, trim="0")
+
+
+def write_bqpjson(problem: QuadraticProblem, file: IO[bytes]) -> None:
+    """Write bqpjson 1.0.0, the JSON format of lanl-ansi: linear and quadratic terms and the offset, over bits."""
+    quadratic, offset = to_qubo(problem)
+    linear, upper = quadratic.diagonal(), 2 * np.triu(quadratic, 1)
+    document: dict[str, Any] = {
+        "version": "1.0.0",
+        "id": 0,
+        "metadata": {},
+        "variable_domain": "boolean",
+        "variable_ids": list(range(len(quadratic))),
+        "scale": 1.0,
+        "offset": offset,
+        "linear_terms": [{"id": i, "coeff": linear[i]} for i in np.flatnonzero(linear).tolist()],
+        "quadratic_terms": [{"id_tail": i, "id_head": j, "coeff": upper[i, j]} for i, j in np.argwhere(upper).tolist()],
+    }
+    document["metadata"][BQPJSON_DIGEST] = digest_of_bqpjson(document)
+    file.write(json.dumps(document).encode())
+
+
+def digest_of_bqpjson(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a bqpjson document without this digest."""
+    metadata = {name: value for name, value in document["metadata"].items() if name != BQPJSON_DIGEST}
+    return hashlib.sha256(json.dumps({**document, "metadata": metadata}, sort_keys=True).encode()).hexdigest()
 
 
 def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
@@ -245,10 +282,13 @@ def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
 
 FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {
     "bqm": write_bqm,
+    "bqpjson": write_bqpjson,
     "coo": write_coo,
     "ising": write_ising,
     "npz": write_npz,
+    "qs": write_qs,
     "qubo": write_qubo,
+    "sparse": write_qs,
 }
 
 

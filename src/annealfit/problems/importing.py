@@ -18,11 +18,15 @@ from annealfit._support.files import check_regular
 from annealfit.problems.export import (
     BQM_DIGEST,
     BQM_MAGIC,
+    BQPJSON_DIGEST,
+    FORMATS,
     MAX_DENSE_VARIABLES,
     OFFSET_MARK,
     OURS,
+    QS_OFFSET_MARK,
     SEAL,
     digest_of_bqm,
+    digest_of_bqpjson,
     read_checked_arrays,
 )
 
@@ -36,7 +40,8 @@ def read(path: str | os.PathLike[str]) -> Dense:
 
     The format is recognised by the content. Files of other programs are read too; their offset is 0 unless a comment
     states it. A text with neither `p qubo` nor `# vartype=` is refused: its variables may be bits or spins, and it may
-    be a part of a longer text.
+    be a part of a longer text. A text that starts with `n m` is read as QOBLIB's or Biq Mac's if a comment or the
+    suffix `.qs` or `.sparse` says so: the same lines can be a graph.
     """
     check_regular(path)
     content = Path(path).read_bytes()
@@ -46,16 +51,20 @@ def read(path: str | os.PathLike[str]) -> Dense:
             dense = arrays["qubo"], arrays["offset"].item()
         elif content.startswith(BQM_MAGIC):
             dense = _read_bqm(content)
+        elif content.lstrip().startswith(b"{"):
+            dense = _read_bqpjson(content)
+        elif _is_symmetric_text(content, Path(path).suffix):
+            _check_seal(content, expected=1)
+            dense = _read_symmetric_text(content.decode())
         else:
-            _check_seal(content)
+            _check_seal(content, expected=2)
             dense = _read_text(content.decode())
         return _checked(*dense)
     except FileFormatError:
         raise
     except _UNREADABLE as error:
         raise FileFormatError(
-            f"{os.fspath(path)} is not a problem in one of the formats bqm, coo, ising, npz or qubo ({error}); "
-            "export it again"
+            f"{os.fspath(path)} is not a problem in one of the formats {', '.join(FORMATS)} ({error}); export it again"
         ) from error
 
 
@@ -84,14 +93,14 @@ def _checked(quadratic: NDArray[Any], offset: Any) -> Dense:
     return quadratic, offset
 
 
-def _check_seal(content: bytes) -> None:
-    """Check the digest of a text of ours; texts of other programs and of 0.1.0 have none."""
+def _check_seal(content: bytes, expected: int) -> None:
+    """Check the digest of a text of ours, and its number of seals; texts of other programs and of 0.1.0 have none."""
     lines = content.splitlines(keepends=True)
     comments = [line for line in lines if line[:1] in (b"c", b"#")]
     seals = [line for line in comments if SEAL.encode() in line]
     if not any(OURS.encode() in line or line.startswith(f"c {OFFSET_MARK}".encode()) for line in comments):
         return
-    stated = seals[0].partition(SEAL.encode())[2].strip().decode() if len(seals) == 2 else ""
+    stated = seals[0].partition(SEAL.encode())[2].strip().decode() if len(seals) == expected else ""
     if hashlib.sha256(b"".join(line for line in lines if line not in seals)).hexdigest() != stated:
         raise ValueError("it does not match its digest")
 
@@ -137,6 +146,58 @@ def _check_structure(header: dict[str, Any], rest: bytes) -> None:
         raise ValueError("it couples variables that it does not have")
 
 
+def _read_bqpjson(content: bytes) -> Dense:
+    document = json.loads(content)
+    if document["version"] != "1.0.0" or document["variable_domain"] not in ("boolean", "spin"):
+        raise ValueError(f"it is bqpjson {document['version']!r} over {document['variable_domain']!r}")
+    if document["metadata"].get(BQPJSON_DIGEST, None) not in (None, digest_of_bqpjson(document)):
+        raise ValueError("it does not match its digest")
+    ids = sorted(document["variable_ids"])
+    places = {name: place for place, name in enumerate(ids)}
+    if len(places) < len(ids) or not 0 < len(ids) <= MAX_DENSE_VARIABLES:
+        raise ValueError(f"it has {len(ids)} variables, {len(places)} different ones")
+    linear, scale = np.zeros(len(ids)), float(document["scale"])
+    for term in document["linear_terms"]:
+        linear[places[term["id"]]] += term["coeff"]
+    terms = document["quadratic_terms"]
+    rows, columns = (np.array([places[term[end]] for term in terms], dtype=np.intp) for end in ("id_tail", "id_head"))
+    values = np.array([term["coeff"] for term in terms], dtype=np.float64)
+    if (rows == columns).any():
+        raise ValueError("a quadratic term couples a variable to itself")
+    offset = float(document["offset"])
+    if document["variable_domain"] == "spin":
+        linear, values, offset = _over_bits(linear, rows, columns, values, offset)
+    return _dense(scale * linear, rows, columns, scale * values), scale * offset
+
+
+def _is_symmetric_text(content: bytes, suffix: str) -> bool:
+    """Return whether a text is one of QOBLIB or Biq Mac; without a comment that says so its suffix has to."""
+    lines = content.splitlines()
+    first = next((line for line in lines if line.strip() and line[:1] not in (b"#", b"c")), b"")
+    said = any(line.startswith((b"# " + QS_OFFSET_MARK.encode(), b"# annealfit symmetric")) for line in lines[:100])
+    if len(first.split()) != 2 or said or suffix in (".qs", ".sparse"):
+        return said or suffix in (".qs", ".sparse")
+    raise ValueError("it may be a graph, or a QUBO of QOBLIB or Biq Mac: name it .qs or .sparse if it is one")
+
+
+def _read_symmetric_text(text: str) -> Dense:
+    """Read `n m`, then m entries `i j Q_ij` of a symmetric matrix, from 1 on."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    comments = [line[1:].strip() for line in lines if line[0] == "#"]
+    (size, count), *entries = (line.split() for line in lines if line[0] != "#")
+    n, stated = int(size), int(count)
+    if len(entries) != stated or not 0 < n <= MAX_DENSE_VARIABLES:
+        raise ValueError(f"it has {len(entries)} entries and states {stated}, of {n} variables")
+    quadratic = np.zeros((n, n))
+    for row, column, value in entries:
+        i, j = int(row) - 1, int(column) - 1
+        if not (0 <= i < n and 0 <= j < n) or quadratic[i, j] != 0:
+            raise ValueError(f"the entry {row} {column} is there twice, or outside of {n} variables")
+        quadratic[i, j] = quadratic[j, i] = float(value)
+    stated_offsets = [c.removeprefix(QS_OFFSET_MARK) for c in comments if c.startswith(QS_OFFSET_MARK)]
+    return quadratic, sum(map(float, stated_offsets), 0.0)
+
+
 def _read_text(text: str) -> Dense:
     """Read the format of qbsolv, or dimod's COO: the lines are the same; comments start with `c` or `#`."""
     comments, numbers, stated = [], [], None
@@ -167,13 +228,19 @@ def _read_text(text: str) -> Dense:
     linear[rows[is_linear]] = values[is_linear]
     rows, columns, values = rows[~is_linear], columns[~is_linear], values[~is_linear]
     offset = sum(float(json.loads(c.removeprefix(OFFSET_MARK))) for c in comments if c.startswith(OFFSET_MARK))
-    if over_spins:  # the same energies over bits, s = 2b − 1
-        offset = offset - linear.sum() + values.sum()
-        linear = 2 * linear
-        np.subtract.at(linear, rows, 2 * values)
-        np.subtract.at(linear, columns, 2 * values)
-        values = 4 * values
+    if over_spins:
+        linear, values, offset = _over_bits(linear, rows, columns, values, offset)
     return _dense(linear, rows, columns, values), float(offset)
+
+
+def _over_bits(
+    fields: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp], values: NDArray[Any], offset: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return linear terms, couplings and offset with the same energies over bits, s = 2b − 1."""
+    linear = 2 * fields
+    np.subtract.at(linear, rows, 2 * values)
+    np.subtract.at(linear, columns, 2 * values)
+    return linear, 4 * values, float(offset - fields.sum() + values.sum())
 
 
 def _is_over_spins(comments: list[str], is_qubo: bool) -> bool:
