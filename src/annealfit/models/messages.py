@@ -36,34 +36,25 @@ def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
 
     The line of the last iteration is written however the training ends.
     """
-    began = last = time.monotonic()
-    first: HistoryRow | None = None
-    unwritten: HistoryRow | None = None
-
-    def write(*, ended: bool = False) -> None:
-        nonlocal last, unwritten
-        if first is None or unwritten is None:
-            return
-        row, unwritten, last = unwritten, None, time.monotonic()
-        validation = f"  validation {row['validation_accuracy']:.1%}" if "validation_accuracy" in row else ""
-        left = (last - began) / (row["iteration"] - first["iteration"] + 1) * (max_iter - row["iteration"])
-        where = f"  {row['layer']}" if "layer" in row else ""
-        outlook = f"  at most {left:.0f} s left" if left >= 0.5 and not ended else ""
-        sys.stdout.write(
-            f"iteration {row['iteration']}/{max_iter}{where}  loss {row['loss']:.6g}  "
-            f"accuracy {row['accuracy']:.1%}{validation}{outlook}\n"
-        )
+    last, unwritten = time.monotonic(), ""
 
     def on_iteration(iteration: Iteration) -> None:
-        nonlocal first, unwritten
-        first, unwritten = first or iteration.row, iteration.row
+        nonlocal last, unwritten
+        row = iteration.row
+        where = f"  {row['layer']}" if "layer" in row else ""
+        validation = f"  validation {row['validation_accuracy']:.1%}" if "validation_accuracy" in row else ""
+        unwritten = (
+            f"iteration {row['iteration']}/{max_iter}{where}  loss {row['loss']:.6g}  "
+            f"accuracy {row['accuracy']:.1%}{validation}\n"
+        )
         if verbose >= 2 or time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
-            write()
+            sys.stdout.write(unwritten)
+            last, unwritten = time.monotonic(), ""
 
     try:
         yield [on_iteration] if verbose else []
     finally:
-        write(ended=True)
+        sys.stdout.write(unwritten)
 
 
 def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: float) -> None:

@@ -198,14 +198,12 @@ def _own_path(name: str | os.PathLike[str]) -> Path:
     return Path(name)
 
 
-def load_table(
-    path: Path, labels: str | None, folder: Path, *, seed: int, n_train: Size | None, n_test: Size | None
-) -> Dataset:
-    """Load the training and test rows of a table of features; `labels` is a column of it, or a file.
+def load_table(path: Path, labels: str | None, *, seed: int, n_train: Size | None, n_test: Size | None) -> Dataset:
+    """Load the training and test rows of a table of features; `labels` is the file of those of a .npy file.
 
-    One pool is split as images are. Parquet is copied to a file in `folder`.
+    One pool is split as images are.
     """
-    class_names, parts = read_table(path, labels, folder)
+    class_names, parts = read_table(path, labels)
     chosen = _draw_subsets(path.stem, [y for _, y in parts], len(class_names), n_train, n_test, seed)
     if len(parts) == 1:
         chosen = np.sort(chosen[0]), np.sort(chosen[1])  # then slices of a subset are slices of the file
