@@ -19,7 +19,15 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PACKAGE = "annealfit"
 # Pages of earlier versions, and where their readers are sent.
-MOVED = {"annealer": "samplers", "exact": "samplers", "report": "reproduce"}
+MOVED = {
+    "annealer": "samplers",
+    "exact": "samplers",
+    "features": "datasets",
+    "qpu": "hardware",
+    "report": "reproduce",
+    "tracking": "guide",
+    "tutorial": "guide",
+}
 LINK = re.compile(r"{py:obj}`(?:([^<`]+) <)?([\w.]+)>?`")  # in docs/api/index.md
 
 

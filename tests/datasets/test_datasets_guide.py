@@ -1,22 +1,21 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from annealfit.data import datasets
 from annealfit.data.datasets import DATASETS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "datasets.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_examples_run_and_print_what_they_say(number, capsys):
-    exec(compile(BLOCKS[number], f"{GUIDE.name}, block {number}", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()
-    promised = re.findall(r"print\(.*\)   +# (.*)$", BLOCKS[number], flags=re.MULTILINE)
-    assert printed[: len(promised)] == promised
+def test_examples_run_and_print_what_they_say(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL):
+        exec(compile(block, GUIDE.name, "exec"), names)
+        printed = capsys.readouterr().out.splitlines()
+        promised = re.findall(r"print\(.*\)  # (.*)$", block, flags=re.MULTILINE)
+        assert printed[: len(promised)] == promised
 
 
 def test_every_data_set_and_error_is_in_the_guide():

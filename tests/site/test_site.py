@@ -18,7 +18,7 @@ site_builder = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(site_builder)
 
 pytestmark = pytest.mark.long
-PAGES = ("index.html", "tutorial.html", "samplers.html", "gallery.html", "api/annealfit.problems.html")
+PAGES = ("index.html", "guide.html", "samplers.html", "gallery.html", "api/annealfit.problems.html")
 
 
 @pytest.fixture(scope="module")

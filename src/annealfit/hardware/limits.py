@@ -25,7 +25,7 @@ FIELD_ERROR = (0.01, 0.025)
 COUPLING_ERROR = (0.01, 0.015)
 ERROR_LEVELS = (COUPLING_ERROR[0], COUPLING_ERROR[1], FIELD_ERROR[1])
 # Multiple of uniform torque compensation. The usual 1.414 is meant for couplings of random sign; those of a Gram matrix
-# mostly share theirs and pull a chain in one direction: with it a fifth of the chains broke at 2 bits (docs/qpu.md).
+# mostly share theirs and pull a chain in one direction: with it a fifth of the chains broke at 2 bits.
 CHAIN_PREFACTOR = 2.0
 # Couplings below this share of the largest are rounding errors of couplings that cancel, as those of a centred bias do.
 _ROUNDING = 1e-12

@@ -63,7 +63,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    Needs the extra `onnx`; docs/features.md makes a network and uses it.
+    Needs the extra `onnx`; docs/datasets.md makes a network and uses it.
 
     """
 
