@@ -1,5 +1,6 @@
 """Other solvers' answers: read from three kinds of files, scored, and refused with the place of the mistake."""
 
+import csv
 import json
 
 import numpy as np
@@ -14,6 +15,7 @@ from annealfit.studies.instances import (
     read_answers,
     score_answers,
 )
+from annealfit.studies.qoblib import COLUMNS, write_submission
 
 NAME = "digits-d18-k1-centred-first-c0"
 OTHER = "digits-d18-k1-raw-first-c0"
@@ -116,3 +118,32 @@ def test_a_record_beaten(tmp_path, monkeypatch, proven, verdict):
     found = score(tmp_path, BEST)
     assert (found.verdict, found.success) == (verdict, 1.0)
     assert found.residual == pytest.approx(-1)
+
+
+@pytest.mark.parametrize("name", ["timed.csv", "timed.json"])
+def test_a_submission_to_qoblib(tmp_path, name):
+    content = f"instance,seconds,bits\n{NAME},0.5,{WORSE}\n{NAME},2,{BEST}\n{NAME},1,{BEST}\n"
+    if name.endswith("json"):
+        header, *rows = [line.split(",") for line in content.splitlines()]
+        content = [dict(zip(header, row, strict=True)) for row in rows]
+    (answers,) = read_answers(write(tmp_path, name, content))
+    score = score_answers(answers)
+    folder = write_submission(score, tmp_path, within=1e-9)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"{NAME}_{end}" for end in ("objective_time_series.json", "solution.txt", "summary.csv")
+    ]
+    with (folder / f"{NAME}_summary.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert list(row) == list(COLUMNS)
+    assert float(row["Best Objective Value"]) == score.best_energy
+    assert [row[f"# {kind} Runs".replace("  ", " ")] for kind in ("", "Feasible", "Successful")] == ["3", "3", "2"]
+    assert (float(row["Total Runtime"]), float(row["Time to Solution"])) == (3.5 / 3, 1.0)
+    series = json.loads((folder / f"{NAME}_objective_time_series.json").read_text())
+    assert [run[-1]["Time"] for run in series] == [0.5, 2.0, 1.0]
+    assert min(run[-1]["Incumbent"] for run in series) == score.best_energy
+    assert (folder / f"{NAME}_solution.txt").read_text().split() == list(BEST)
+
+
+def test_seconds_are_numbers(tmp_path):
+    with pytest.raises(AnnealfitError, match=r"line 2: seconds"):
+        read_answers(write(tmp_path, "a.csv", f"instance,seconds,bits\n{NAME},soon,{BEST}\n"))

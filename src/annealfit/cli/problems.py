@@ -218,6 +218,9 @@ def check_samples(
     within: Annotated[
         float, Option(min=0, help="A read succeeds so close to the best known energy, relatively.")
     ] = 1e-9,
+    qoblib: Annotated[
+        Path | None, Option("--qoblib", metavar="FOLDER", help="Write a submission to QOBLIB for each instance there.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Score another solver's answers.
@@ -230,7 +233,8 @@ def check_samples(
       digits-d18-k1-centred-first-c0,0100110101101001011
 
     As JSON: a list of {"instance": NAME, "bits": "0100…"}, or an object {NAME: ["0100…", …]}; bits may be a list too.
-    As npz: under each name an array of shape (reads, variables).
+    As npz: under each name an array of shape (reads, variables). What a read took can stand beside it: a column
+    `seconds` after the name, or "seconds" in JSON. A submission to QOBLIB then has run times and a time series.
 
     residual is how far the best read is above the best known energy, as a share of it; success is the share of reads
     that reach it. "optimal" means proven; "new best" means that an unproven record is beaten: --json has the bits.
@@ -241,10 +245,14 @@ def check_samples(
       annealfit instances check answers.csv
     """
     from annealfit.studies.instances import read_answers, require_data, score_answers
+    from annealfit.studies.qoblib import write_submission
 
     answers = read_answers(samples)
     require_data([found.instance for found in answers])
     scores = [score_answers(found, within=within) for found in answers]
+    if qoblib is not None:
+        for score in scores:
+            warn(f"{write_submission(score, qoblib, within)}: fill in the empty columns of the summary")
     if as_json:
         rows = [
             {

@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import difflib
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -328,6 +329,7 @@ class Answers:
 
     instance: Instance
     bits: NDArray[np.uint8]  # (reads, variables)
+    seconds: NDArray[np.float64] | None = None  # (reads,): what each of them took
 
 
 def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
@@ -336,39 +338,57 @@ def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
     CSV: `name,bits` per line, the bits as one word (`0110…`) or one per column; a header `instance,bits` is optional,
     and lines that begin with `#` are skipped. JSON: a list of objects that have an `instance` and its `bits`, as one
     word or as a list, or one object that has a list of `bits` under each name. npz: an array (reads, variables) under
-    each name.
+    each name. The objects of JSON, and lines of CSV below a header `instance,seconds,bits`, may say what a read took.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _READERS:
         raise InvalidInputError(f"{os.fspath(path)} is none of {', '.join(_READERS)}; write samples as one of them")
     check_regular(path)
-    reads: dict[Instance, list[NDArray[np.uint8]]] = {}
-    for place, name, bits in _READERS[suffix](Path(path)):
+    reads: dict[Instance, list[tuple[NDArray[np.uint8], float]]] = {}
+    for place, name, bits, seconds in _READERS[suffix](Path(path)):
         try:
             instance = find_instance(name)
-            checked = _checked_bits(instance, bits)
+            checked = _checked_bits(instance, bits), _checked_seconds(seconds)
         except InvalidInputError as error:
             raise InvalidInputError(f"{os.fspath(path)}, {place}: {error}") from error
         reads.setdefault(instance, []).append(checked)
     if not reads:
         raise InvalidInputError(f"{os.fspath(path)} has no samples; write a line per read: name,bits")
-    return [Answers(instance, np.stack(rows)) for instance, rows in reads.items()]
+    found = []
+    for instance, rows in reads.items():
+        times = np.array([seconds for _, seconds in rows])
+        found.append(Answers(instance, np.stack([bits for bits, _ in rows]), None if np.isnan(times).any() else times))
+    return found
 
 
-def _read_csv(path: Path) -> Iterator[tuple[str, str, Any]]:
+def _checked_seconds(seconds: Any) -> float:
+    """Return the seconds of a read, NaN where none are given."""
+    if seconds is None:
+        return math.nan
+    try:
+        found = float(seconds)
+    except (TypeError, ValueError):
+        found = -1.0
+    check_number("seconds", found, minimum=0)
+    return found
+
+
+def _read_csv(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except (csv.Error, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not a CSV file of samples: {error}") from error
+    timed = bool(lines) and lines[0][1][:2] == ["instance", "seconds"]
     for number, cells in lines:
         is_header = number == 1 and cells[:1] == ["instance"]
         if any(cells) and not is_header and not cells[0].startswith("#"):
-            yield f"line {number}", cells[0], "".join(cells[1:])
+            seconds, bits = ("".join(cells[1:2]), cells[2:]) if timed else (None, cells[1:])
+            yield f"line {number}", cells[0], "".join(bits), seconds
 
 
-def _read_json(path: Path) -> Iterator[tuple[str, str, Any]]:
+def _read_json(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -377,23 +397,23 @@ def _read_json(path: Path) -> Iterator[tuple[str, str, Any]]:
         for name, reads in content.items():
             if not isinstance(reads, list):
                 raise FileFormatError(f"{path}, {name}: expected a list of reads, each bits as text or as a list")
-            yield from ((f"{name}, read {number}", name, bits) for number, bits in enumerate(reads, 1))
+            yield from ((f"{name}, read {number}", name, bits, None) for number, bits in enumerate(reads, 1))
         return
     if not isinstance(content, list):
         raise FileFormatError(f'{path} holds no list of samples; write [{{"instance": name, "bits": bits}}, …]')
     for number, entry in enumerate(content, 1):
         if not isinstance(entry, dict) or not isinstance(entry.get("instance"), str) or "bits" not in entry:
             raise FileFormatError(f'{path}, entry {number}: expected {{"instance": name, "bits": "0110…"}}')
-        yield f"entry {number}", entry["instance"], entry["bits"]
+        yield f"entry {number}", entry["instance"], entry["bits"], entry.get("seconds")
 
 
-def _read_npz(path: Path) -> Iterator[tuple[str, str, Any]]:
+def _read_npz(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     for name, reads in read_arrays(path).items():
         for number, bits in enumerate(np.atleast_2d(reads) if reads.ndim else [], 1):
-            yield f"{name}, read {number}", name, bits
+            yield f"{name}, read {number}", name, bits, None
 
 
-# A read in a file: its place, the name of its instance, its bits.
+# A read in a file: its place, the name of its instance, its bits, what it took.
 _READERS = {".csv": _read_csv, ".json": _read_json, ".npz": _read_npz}
 
 
@@ -427,6 +447,7 @@ class Score:
     residual: float  # of the lowest energy above the best known, as a share of the latter; below 0 it is a new best
     success: float  # the share of reads that reached the best known energy
     verdict: str  # where the best read stands, in words
+    seconds: NDArray[np.float64] | None = None  # (reads,)
 
 
 def score_answers(answers: Answers, *, within: float = WITHIN) -> Score:
@@ -448,4 +469,5 @@ def score_answers(answers: Answers, *, within: float = WITHIN) -> Score:
         verdict = "optimal" if known.proven else "best known"
     bits = "".join(map(str, answers.bits[best].tolist()))
     success = float((energies <= known.energy + within * scale).mean())
-    return Score(answers.instance, energies, known, bits, float(energies[best]), residual, success, verdict)
+    lowest = float(energies[best])
+    return Score(answers.instance, energies, known, bits, lowest, residual, success, verdict, answers.seconds)
