@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -188,7 +188,7 @@ class Problems(Sequence[QuadraticProblem]):
 
     def with_ranges(self, ranges: NDArray[np.float64]) -> Problems:
         """Return the same problems with other ranges (P,)."""
-        changed = replace(self, ranges=ranges)
+        changed = Problems(self.curvatures, self.gradients, ranges, self.bits)
         if "newton_steps" in self.__dict__:  # they do not depend on the ranges
             changed.__dict__["newton_steps"] = self.newton_steps
         return changed

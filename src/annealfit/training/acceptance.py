@@ -82,11 +82,9 @@ class Proposal:
         return self._points[key]
 
     def _step(self, accepted: NDArray[np.bool_], multiple: Multiple, previous: Multiple) -> Array:
-        directions = self._directions(accepted, with_previous=bool(np.any(previous)))
-        step: Array = sum(
-            np.reshape(self.step * given, (-1, 1)) * direction
-            for given, direction in zip((multiple, previous), directions, strict=False)
-        )
+        step: Array = np.reshape(self.step * multiple, (-1, 1)) * self._accepted(accepted)
+        if self.previous is not None and np.any(previous):
+            step += np.reshape(self.step * previous, (-1, 1)) * self.point.step_from(self.previous)
         if self.solved is not None and len(self.solved) == len(step):
             step[~self.solved] = 0.0
         return step
@@ -96,11 +94,11 @@ class Proposal:
 
         0 where the loss does not decrease; 1, the surrogate's own step, where its curvature is not positive.
         """
-        directions = self._directions(accepted, with_previous=False)
-        slope = float((self.point.gradients * directions[0]).sum())
+        direction = self._accepted(accepted)
+        slope = float((self.point.gradients * direction).sum())
         if slope >= 0:
             return 0.0
-        curvature = float(self.point.curvature_along(directions).sum())
+        curvature = float(self.point.curvature_along(direction[None]).sum())
         return float(rounded(-slope / curvature)) if curvature > 0 else 1.0
 
     def newton_multiples(self, accepted: NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -109,21 +107,23 @@ class Proposal:
         There is one per block. Rounding changes the decrease of the loss by 1e-10 of it, and makes the step independent
         of the order in which rows are summed (see `rounded`).
         """
-        directions = self._directions(accepted)
-        slopes: Array = (self.point.gradients * directions).sum(axis=2)
+        directions = self._accepted(accepted)[None]
+        if self.previous is not None:
+            directions = np.array([directions[0], self.point.step_from(self.previous)])
+        slopes: Array = np.vecdot(directions, self.point.gradients)
         curvature = self.point.curvature_along(directions, self.previous)
-        count, blocks = len(directions), len(self.point.gradients)
-        starts = group_starts(blocks, len(curvature) // count)
-        by_group = _minimiser(curvature, np.add.reduceat(slopes, starts, axis=1).ravel()).reshape(count, -1)
-        found = np.repeat(rounded(by_group), np.diff(np.append(starts, blocks)), axis=1)
+        count, blocks = slopes.shape
+        if len(curvature) < slopes.size:
+            starts = group_starts(blocks, len(curvature) // count)
+            by_group = _minimiser(curvature, np.add.reduceat(slopes, starts, axis=1).ravel()).reshape(count, -1)
+            found = np.repeat(rounded(by_group), np.diff(np.append(starts, blocks)), axis=1)
+        else:
+            found = rounded(_minimiser(curvature, slopes.ravel())).reshape(count, -1)
         return found[0], found[1] if count > 1 else np.zeros(blocks)
 
-    def _directions(self, accepted: NDArray[np.bool_], *, with_previous: bool = True) -> Array:
-        """Return the accepted updates and the previous step, if there is one, as blocks (m, B, S)."""
-        updates = (self.updates * accepted[:, None]).reshape(self.point.gradients.shape)
-        if self.previous is None or not with_previous:
-            return updates[None]
-        return np.stack([updates, self.point.step_from(self.previous)])
+    def _accepted(self, accepted: NDArray[np.bool_]) -> Array:
+        """Return the accepted updates as blocks (B, S), with zeros in place of the others."""
+        return (self.updates * accepted[:, None]).reshape(self.point.gradients.shape)
 
 
 def _minimiser(curvature: Array, slopes: Array) -> Array:

@@ -144,6 +144,7 @@ class Trainer:
                 f"the curvature returned {self._curvature_at!r} for the objective; expected a function of the point"
             )
         self._measure: Callable[[Any], float] | None = getattr(self._curvature_at, "measure", None)
+        self._given: list[Any] = []
         self._curvatures: dict[Any, Curvature] = {}  # what the curvature function returned → in these coordinates
         self._source: Point | Anchor | None = None  # where it was computed
 
@@ -188,7 +189,7 @@ class Trainer:
         anchor = self._refresh_curvature(point, state.anchor)
         problems, answers, proposal = self._propose(state, point)
         decision, reached = self._decide(proposal)
-        return self._record(replace(state, anchor=anchor), problems, answers, proposal, decision, reached)
+        return self._record(state, anchor, problems, answers, proposal, decision, reached)
 
     # Propose: the surrogate at the point as quadratic problems, and the sampler's answers as updates.
 
@@ -216,6 +217,9 @@ class Trainer:
         found = self._curvature_at(point)
         if not isinstance(found, Sequence) or not found:
             raise InvalidInputError(f"the curvature gave {found!r} at a point; expected a list of matrices")
+        if [*map(id, found)] == [*map(id, self._given)]:  # a constant curvature
+            self._source = source
+            return
         known, (blocks, size) = self._curvatures, point.gradients.shape
         is_curvature = [isinstance(each, Curvature) or hasattr(each, "in_coordinates") for each in found]
         self._given = [
@@ -237,6 +241,9 @@ class Trainer:
                 if self.method.max_couplings is not None:
                     curvature = curvature.thinned(self.method.max_couplings, self.bits)
             self._curvatures[given] = curvature
+        # Of the problems, and the sizes below which their gradients are rounding.
+        self._current = tuple(self._curvatures[given] for given in self._given)
+        self._smallest = ROUNDING * np.sqrt(np.abs(np.stack([curvature.diagonal for curvature in self._current])))
         self._source = source
 
     def _problems(self, point: Point, state: TrainingState) -> Problems:
@@ -246,15 +253,13 @@ class Trainer:
                 "the gradient overflowed: features or weights are too large; "
                 "standardise the features (StandardScaler), or lower update_range"
             )
-        curvatures = tuple(self._curvatures[given] for given in self._given)
+        curvatures = self._current
         gradients = self._coordinates.pull_gradients(point.gradients.reshape(-1, curvatures[0].size))
         if len(curvatures) not in (1, len(gradients)):
             raise InvalidInputError(
                 f"the curvature gave {len(curvatures)} matrices for {len(gradients)} problems; give one, or one each"
             )
-        diagonals = np.abs(np.stack([curvature.diagonal for curvature in curvatures]))
-        smallest = ROUNDING * np.sqrt(abs(point.loss)) * np.sqrt(diagonals)
-        gradients = np.where(np.abs(gradients) < smallest, 0.0, gradients)
+        gradients = np.where(np.abs(gradients) < math.sqrt(abs(point.loss)) * self._smallest, 0.0, gradients)
         if state.damping is not None:
             curvatures = tuple(curvature.damped(state.damping) for curvature in curvatures)
         assert state.ranges is not None, "the training has been started"
@@ -302,6 +307,7 @@ class Trainer:
     def _record(
         self,
         state: TrainingState,
+        anchor: Anchor | None,
         problems: Problems,
         answers: Sequence[Samples],
         proposal: Proposal,
@@ -338,6 +344,7 @@ class Trainer:
             previous=state.previous if reached is proposal.point else proposal.point.weights,
             rating=rating,
             last_ranges=kept,
+            anchor=anchor,
         )
         self._point = reached
         if self.validation is not None:

@@ -11,7 +11,7 @@ import hashlib
 import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, pairwise
 from typing import Any
 
@@ -368,11 +368,12 @@ def _bytes_of_a_row(table: Any, n_outputs: int) -> int:
     return max((4 if np.dtype(table.dtype) in (np.float16, np.float32) else 8) * table.shape[1], 8 * n_outputs)
 
 
+@cache
 def keep_memory() -> None:
     """Keep the C library (glibc) from returning the memory of every chunk to the system.
 
     glibc returns free memory beyond twice the largest piece that was ever freed, and mapping new pages for every chunk
-    takes a third of the time of a line search. Allocating and freeing a larger piece, which is never written to, once
-    per pass raises that limit at no cost.
+    takes a third of the time of a line search. Allocating and freeing a larger piece once, which is never written to,
+    raises that limit for the process.
     """
     np.empty(4 * CHUNK_BYTES, np.uint8)

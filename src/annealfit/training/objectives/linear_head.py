@@ -403,8 +403,8 @@ class HeadPoint:
         penalties = (by_output * head.ridge) @ by_output.transpose(0, 2, 1)
         if groups != len(penalties):
             penalties = np.add.reduceat(penalties, group_starts(len(penalties), groups), axis=0)
-        own = np.arange(groups)
-        found.reshape(count, groups, count, groups)[:, own, :, own] += penalties
+        of_group: Array = np.einsum("agbg->gab", found.reshape(count, groups, count, groups))  # a view
+        of_group += penalties
         return found
 
     def moved(self, updates: Array, *, remove_class_mean: bool = False) -> Self:
@@ -416,7 +416,7 @@ class HeadPoint:
         blocks = updates.reshape(self.head.n_outputs, -1)
         weights = self.weights + blocks.T
         if remove_class_mean and len(blocks) > 1 and blocks.any(axis=1).all():
-            weights -= weights.mean(axis=1, keepdims=True)
+            weights -= weights.sum(axis=1, keepdims=True) / len(blocks)
         return type(self)(self.head, weights)
 
     def output_grams(self) -> Array:
