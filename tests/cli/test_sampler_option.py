@@ -44,7 +44,8 @@ def test_a_spent_budget_is_said(tmp_path):
     budget = QUICK + ",max_access_seconds=0.04"
     result = train("--bits", 1, "--max-iter", 50, "--sampler", budget, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output
-    assert "Training used up the sampler's budget after 2 of 50 iterations; what was learnt is saved," in result.output
+    assert "training used up the sampler's budget after 2 of 50 iterations" in result.output
+    assert "What was learnt is saved, and --resume goes on from there." in result.output
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 

@@ -241,10 +241,10 @@ def _prepare_images(load: Callable[..., Dataset], extractor: annealfit.RandomCon
 
 @contextmanager
 def training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
-    """A live bar with loss, accuracy and time left; warnings are left to the table and its notes."""
+    """A live bar with loss, accuracy and time left; warnings follow it."""
     bar = progress_bar("Training", total=max_iter, description="first iteration")
-    with bar as update, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with warnings.catch_warnings(record=True) as caught, bar as update:
+        warnings.simplefilter("always", UserWarning)
 
         def on_iteration(iteration: Iteration) -> None:
             row = iteration.row
@@ -252,6 +252,8 @@ def training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
             update(completed=row["iteration"], description=reached)
 
         yield on_iteration
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        warn(f"note: {text}")
 
 
 def _describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool) -> str:
@@ -269,9 +271,7 @@ def _describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool) -> str:
 
 
 def _sampler_notes(classifier: AnnealedClassifier) -> list[str]:
-    """What the device cost, what failed, and why the training ended if it was cut short."""
-    from annealfit.models import CUT_SHORT
-
+    """What the device cost, and how to go on if the training was cut short."""
     history, notes = classifier.history_, []
     if history and "access_seconds" in history[0]:
         calls, seconds = (sum(row[name] for row in history) for name in ("calls", "access_seconds"))
@@ -282,14 +282,8 @@ def _sampler_notes(classifier: AnnealedClassifier) -> list[str]:
             f"{calls} calls, {seconds:.3f} s of QPU access, {breaks:.1%} of chains broken, {faults} faults "
             "(history, column faults)."
         )
-    failed = sum(bool(row["failures"]) for row in history)
-    if failed:
-        notes.append(f"In {failed} of {len(history)} iterations solves failed and weights stayed (column failures).")
     if classifier.stop_reason_ in ("budget", "sampler"):
-        notes.append(
-            f"Training {CUT_SHORT[classifier.stop_reason_]} after {classifier.n_iter_} of {classifier.max_iter} "
-            "iterations; what was learnt is saved, and --resume goes on from there."
-        )
+        notes.append("What was learnt is saved, and --resume goes on from there.")
     return notes
 
 

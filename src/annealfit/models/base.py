@@ -351,7 +351,7 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
             self.__dict__.pop(name, None)
         if best is not None:
             self.best_iteration_ = best.iteration
-        warn_of_end(self, result, loss)
+        warn_of_end(self, result, loss, data.objective)
 
     def _set_fitted(self, weights: Any, classes: NDArray[Any], result: TrainingResult) -> None:
         self.classes_ = classes

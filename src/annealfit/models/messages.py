@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from annealfit.training import HistoryRow, Iteration, TrainingResult
+from annealfit.training.objectives import LinearHead
 from annealfit.training.trainer import Callback
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ CUT_SHORT = {
 }
 
 _SECONDS_BETWEEN_LINES = 1.0
+
+# Of features, whose units are told where these are passed:
+_ROUNDING = 1e-12  # of the mean square: a smaller variance is that of a constant
+_DENSE = 0.05  # the least (mean magnitude)² / (mean square) of a feature that is not 0 in most rows
+_NARROW, _OUTWEIGHED = 1e-8, 0.1  # of all variances together, and of λ: a feature's variance below both is lost
+_SMALL, _NARROW_UNIT = 100.0, 0.04  # variances together, in units of λ, of features whose own are below the latter
+_WITHOUT_EFFECT = 1e-9  # of the largest variance: λ
 
 
 @contextmanager
@@ -57,8 +65,8 @@ def narrating(verbose: int, max_iter: int) -> Iterator[list[Callback]]:
         sys.stdout.write(unwritten)
 
 
-def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: float) -> None:
-    """Warn if the training did not converge, was cut short, or lacked answers of the sampler."""
+def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: float, objective: Any) -> None:
+    """Warn if the training did not converge, depends on units, was cut short, or lacked answers of the sampler."""
     gap, reason, done = estimator.optimality_gap_, result.stop_reason, result.state.iteration
     tol = estimator.tol
     if reason in ("max_iter", "plateau", "time_limit") and 0 < tol * loss < gap < np.inf:
@@ -69,6 +77,8 @@ def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: floa
             ConvergenceWarning,
             stacklevel=4,
         )
+    elif isinstance(objective, LinearHead) and (note := _note_of_units(objective)):
+        warnings.warn(note, stacklevel=4)
     if reason in ("budget", "sampler"):
         warnings.warn(
             f"training {CUT_SHORT[reason]} after {done} of {estimator.max_iter} iterations; "
@@ -76,6 +86,36 @@ def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: floa
             stacklevel=4,
         )
     warn_of_failures(result.history)
+
+
+def _note_of_units(head: LinearHead) -> str | None:
+    """Tell that units decide the result, where the penalty outweighs features, or they outweigh the penalty.
+
+    A weight stays near 0 where its feature's variance is far below λ. Features that are 0 in most rows, as pixels at
+    the edge, have small variances in any units; they are left out.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        means, squares, sizes = head.rows.columns[1][:, :-1] / head.rows.total_weight
+        variances, penalty = squares - means**2, head.regularization
+        varying = variances > _ROUNDING * squares
+        dense = varying & (sizes**2 > _DENSE * squares)
+    if not np.isfinite(squares).all() or not dense.any():
+        return None
+    total = float(variances[varying].sum())
+    narrow = dense & (variances < np.minimum(_NARROW * total, _OUTWEIGHED * penalty))
+    if total < penalty or (total < _SMALL * penalty and variances[dense].mean() < _NARROW_UNIT):
+        effect = "outweighs them"
+    elif narrow.any():
+        effect = f"keeps the weights of {narrow.sum()} of {len(narrow)} features near 0, the first is {narrow.argmax()}"
+    elif 0 < penalty < _WITHOUT_EFFECT * variances.max():
+        effect = "has no effect"
+    else:
+        return None
+    low, high = np.sqrt([variances[dense].min(), variances[dense].max()])
+    return (
+        f"the standard deviations of features are {low:.2g} to {high:.2g}, where the penalty (regularization="
+        f"{penalty:g}) {effect}; standardise the features (StandardScaler), or choose a penalty for their units"
+    )
 
 
 def warn_of_failures(history: Sequence[HistoryRow]) -> None:
