@@ -91,9 +91,6 @@ class Call:
     estimate: float  # seconds of access time
     answer: Any = None
     failure: CallFailedError | SamplerError | None = None  # a `SamplerError` will occur again in the next solve
-    pending: Any = None  # a sample set that is not resolved yet
-    submitted: float = 0.0
-    late: int = 0  # how often waiting for it timed out
     fault: str = ""  # the last one
 
 
@@ -113,65 +110,58 @@ class CallQueue:
         tries = self.access.retries + 1
         going = list(calls)
         for attempt in range(tries):
-            if attempt and any(call.pending is None for call in going):
+            if attempt:
                 time.sleep(self.access.backoff_seconds * 2 ** (attempt - 1))
             self._round(going)
             going = [call for call in going if call.answer is None and call.failure is None]
             if not going:
                 return
         for call in going:
-            if call.pending is not None:  # it will be billed, though nobody waits for it any more
-                self.receipt.access_seconds += call.estimate
             call.failure = CallFailedError(f"no answer in {tries} tries, the last: {call.fault}")
 
     def _round(self, calls: Sequence[Call]) -> None:
-        flying: deque[Call] = deque()
+        flying: deque[tuple[Call, Any, float]] = deque()
         for call in calls:
-            if call.pending is None:
-                while flying and not self.access.has_room(call.estimate):
-                    self._collect(flying.popleft())
-                self._submit(call)
-            flying.append(call)
-        for call in flying:
-            self._collect(call)
+            while flying and not self.access.has_room(call.estimate):
+                self._collect(*flying.popleft())
+            pending = self._submit(call)
+            if pending is not None:
+                flying.append((call, pending, time.monotonic() + self.access.timeout_seconds))
+        for entry in flying:
+            self._collect(*entry)
 
-    def _submit(self, call: Call) -> None:
+    def _submit(self, call: Call) -> Any:
+        """Return the sample set of a call, resolved or pending; None if it failed."""
         if self._refused is not None:
             call.failure = self._refused
-            return
+            return None
         try:
             self.access.reserve(call.estimate)  # an interrupt from here on leaves it counted: it may have run
         except BudgetExhaustedError as error:
             call.failure = error
-            return
+            return None
         self.receipt.calls += 1
-        call.submitted, call.late = time.monotonic(), 0
         try:
-            call.pending = call.submit()
+            return call.submit()
         except Exception as error:
             self._note(call, error)
+            return None
 
-    def _collect(self, call: Call) -> None:
-        """Wait for a call in flight. A late call stays in flight: it is not submitted, and paid for, twice."""
-        if call.pending is None:
-            return
-        timeout = self.access.timeout_seconds
+    def _collect(self, call: Call, pending: Any, deadline: float) -> None:
+        """Wait for a call in flight. A late call is billed, and not submitted, and paid for, twice."""
         try:
-            # Counted from the submission: calls in flight together are awaited together.
-            in_time = _resolve(call.pending, call.submitted + (call.late + 1) * timeout)
-            billed = _billed(call.pending, call.estimate) if in_time else 0.0
+            in_time = _resolve(pending, deadline)
+            billed = _billed(pending, call.estimate) if in_time else call.estimate
         except Exception as error:
-            call.pending = None
             self._note(call, error)
-            return
-        if not in_time:
-            call.late += 1
-            call.fault = f"TimeoutError: no answer within {timeout:g} s"
-            self.receipt.faults.append(call.fault)
             return
         self.access.settle(call.estimate, billed)
         self.receipt.access_seconds += billed
-        call.answer, call.pending = call.pending, None
+        if in_time:
+            call.answer = pending
+            return
+        call.failure = CallFailedError(f"no answer within {self.access.timeout_seconds:g} s")
+        self.receipt.faults.append(f"TimeoutError: {call.failure}")
 
     def _note(self, call: Call, error: Exception) -> None:
         """Decide from an error whether its call is tried again."""

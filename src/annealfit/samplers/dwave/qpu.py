@@ -60,7 +60,7 @@ class QPUSampler(Sampler):
     retries, backoff_seconds : int, float
         Retries of a call that failed for a transient reason, and the pause before the first one, doubled for each next.
     timeout_seconds : float
-        How long to wait for an answer.
+        How long to wait for an answer. A call that is late counts as paid for, and is not made again.
     **parameters
         Passed to the device, and checked against the parameters that it declares (`annealing_time=50`, say).
 
@@ -92,7 +92,7 @@ class QPUSampler(Sampler):
         max_access_seconds: float | None = None,
         retries: int = 3,
         backoff_seconds: float = 1.0,
-        timeout_seconds: float = 300.0,
+        timeout_seconds: float = 1200.0,
         **parameters: Any,
     ) -> None:
         check_number("num_reads", num_reads, Integral, minimum=1)
