@@ -58,7 +58,6 @@ def test_train_leaves_model_configuration_history_and_pictures(run_folder):
         "history.csv",
         "metrics.json",
         "convergence.png",
-        "predictions.png",
     ):
         assert (folder / name).stat().st_size > 0
     assert not list(folder.glob("*.part"))
@@ -70,8 +69,7 @@ def test_train_leaves_model_configuration_history_and_pictures(run_folder):
     metrics = json.loads((folder / "metrics.json").read_text())
     assert set(metrics["QUBO 3-bit"]["test"]) == {"accuracy", "precision", "recall", "f1", "kappa", "mcc"}
     assert len(metrics["QUBO 3-bit"]["test_recall_per_class"]) == 10
-    for name in ("convergence.png", "predictions.png"):
-        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    assert (folder / "convergence.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_predict_knows_its_own_samples(run_folder):

@@ -1,24 +1,17 @@
 import json
 import re
 import sys
-from dataclasses import replace
 
 import dimod
 import numpy as np
 import pytest
-from pictures import assert_readable
 from typer.testing import CliRunner
 
 from annealfit._support.errors import InvalidInputError, MissingDependencyError, SamplerError
 from annealfit.cli import app, compare
-from annealfit.problems.curvature import Curvature
 from annealfit.problems.export import read_npz
-from annealfit.problems.problem import Problems
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
-from annealfit.studies import Record
-from annealfit.studies.report.figures import draw_success
-from annealfit.studies.sampler_study import Comparison, Estimate, ProblemSet, SolveRow, TrainingRow, Truth
 
 QUICK = ["compare-samplers", "digits", "--bits", "1", "--reads", "4", "--iterations", "2", "--late", "3"]
 RAW = ["--coordinates", "raw"]
@@ -100,7 +93,6 @@ def test_the_document_says_what_was_measured_and_how(finished):
 def test_the_problems_are_files_with_the_same_energies(finished):
     folder, _ = finished
     generator = np.random.default_rng(0)
-    assert (folder / "success.png").read_bytes().startswith(b"\x89PNG")
     for name in [f"{part}-{basis}-1-bits-class-{number}" for part, basis in VARIANTS for number in range(10)]:
         problem = read_npz(folder / "problems" / f"{name}.npz")
         with (folder / "problems" / f"{name}.bqm").open("rb") as file:
@@ -176,10 +168,8 @@ def test_what_is_not_installed_is_left_out_with_a_note_and_an_error_if_it_was_na
 
 def test_files_that_need_what_is_not_installed_are_left_out_with_a_note(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "dimod", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("--samplers", "native,rounded", "-o", tmp_path)
     assert "no bqm files: " in result.stderr
-    assert "no figure: " in result.stderr
     assert len(list((tmp_path / "problems").iterdir())) == 40
     assert (tmp_path / "comparison.json").exists()
 
@@ -238,50 +228,3 @@ def test_help_teaches_with_an_example():
     assert result.exit_code == 0
     assert "annealfit compare-samplers digits" in result.output.split("Example", 1)[1]
     assert all(name in result.output for name in SAMPLERS)
-
-
-def crowd(times, shares):
-    """A comparison whose samplers are all in one another's way."""
-    names = [f"sampler-{number}" for number in range(len(times))]
-    solving = [
-        SolveRow(
-            name,
-            "first",
-            bits=1,
-            residual=share,
-            access_seconds=0.02 if name[-1] == "0" else None,
-            success=Estimate(0.5, 0.4, 0.6),
-            seconds_to_solution=Estimate(seconds, seconds / 2, 2 * seconds),
-        )
-        for name, seconds, share in zip(names, times, shares, strict=True)
-    ]
-    training = [
-        Record(name, history={"loss": np.array([2.0, 1.5, 1.1 + 1e-4 * number])}) for number, name in enumerate(names)
-    ]
-    failed = Record("broken", error="out of order")
-    nothing = Problems((Curvature([[1.0]]),), np.empty((0, 1)), np.empty(0), 1)
-    truth = Truth(np.empty(0), np.empty(0, dtype=bool))
-    return Comparison(
-        (ProblemSet("first", 0, nothing, truth),),
-        (*solving, SolveRow("broken", "first", bits=1, failure="out of order")),
-        tuple(TrainingRow("raw", 1, record) for record in (*training, failed)),
-        Record("logistic optimum", loss=1.0),
-        (),
-    )
-
-
-def test_the_figure_of_success_has_a_place_for_never():
-    found = crowd([0.1, 0.2], [0.5, 0.5])
-    never = replace(
-        found.solving[1],
-        success=Estimate(0.0, 0.0, 0.1),
-        seconds_to_solution=Estimate(np.inf, 0.3, np.inf),
-    )
-    figure = draw_success(replace(found, solving=(found.solving[0], never, found.solving[-1])))
-    assert_readable(figure)
-    shares, times = figure.axes
-    points = [line for line in shares.lines if len(line.get_xdata()) == 1]
-    assert [line.get_xdata()[0] for line in points] == [50.0, 0.0]  # a failure is not drawn
-    drawn = {line.get_marker(): line.get_xdata()[0] for line in times.lines if len(line.get_xdata()) == 1}
-    assert drawn == {"o": pytest.approx(100.0), ">": pytest.approx(300.0)}
-    assert [text.get_text() for text in shares.get_yticklabels()] == ["sampler-0", "sampler-1", "broken"]

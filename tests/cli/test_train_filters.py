@@ -50,9 +50,9 @@ def test_losses_in_the_table_are_those_of_the_history(run):
     assert metrics["Frozen filters"]["loss"] > float(last["Frozen filters"]["loss"])
 
 
-def test_filters_and_maps_are_pictures(run):
+def test_filters_and_curves_are_pictures(run):
     folder, _ = run
-    for name in ("filters.png", "maps.png", "convergence.png", "predictions.png", "samples/class-3.png"):
+    for name in ("filters.png", "convergence.png", "samples/class-3.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
 
 

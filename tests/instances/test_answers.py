@@ -1,4 +1,4 @@
-"""Other solvers' answers: read from three kinds of files, scored, and refused with the place of the mistake."""
+"""Other solvers' answers: read from a file, scored, and refused with the place of the mistake."""
 
 import csv
 import json
@@ -25,10 +25,7 @@ WORSE = "0" * 19
 
 def write(tmp_path, name, content):
     path = tmp_path / name
-    if name.endswith(".npz"):
-        np.savez(path, **content)
-    else:
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    path.write_text(content)
     return path
 
 
@@ -41,13 +38,6 @@ SAME = {
     "columns.csv": "\n".join(
         f"{name},{','.join(bits)}" for name, bits in ((NAME, BEST), (NAME, WORSE), (OTHER, WORSE))
     ),
-    "list.json": [
-        {"instance": NAME, "bits": BEST},
-        {"instance": OTHER, "bits": WORSE},
-        {"instance": NAME, "bits": list(map(int, WORSE))},
-    ],
-    "object.json": {NAME: [BEST, WORSE], OTHER: [[0] * 19]},
-    "arrays.npz": {NAME: as_array(BEST, WORSE), OTHER: np.zeros(19, dtype=bool)},
 }
 
 
@@ -63,20 +53,12 @@ def test_the_same_reads_in_every_kind_of_file(tmp_path, name):
     ("name", "content", "message"),
     [
         ("a.csv", f"instance,bits\n{NAME},{BEST}\n{NAME},{BEST}0\n", "line 3: 20 bits; .* has 19 variables"),
-        ("a.csv", f"{NAME},{'2' + BEST[1:]}\n", "line 1: variable 0 is '2'; bits are 0 or 1"),
+        ("a.csv", f"{NAME},{'2' + BEST[1:]}\n", "line 1: the bits hold '2'; bits are 0 or 1"),
         ("a.csv", f"{NAME},{BEST}\n\ndigits-d18-k1-centred-first,{BEST}\n", f"line 3: .*did you mean {NAME}"),
         ("a.csv", f"{NAME}\n", "line 1: 0 bits"),
         ("a.csv", "instance,bits\n", "has no samples"),
-        ("a.txt", "", "none of .csv, .json, .npz"),
-        ("a.json", [{"instance": NAME, "bits": [-1] + [1] * 18}], r"entry 1: variable 0 is -1.*\(1 \+ spin\) / 2"),
-        ("a.json", [{"instance": NAME, "bits": BEST}, {"instance": NAME}], "entry 2: expected"),
-        ("a.json", {NAME: [BEST, [0.5] * 19]}, "read 2: variable 0 is 0.5"),
-        ("a.json", {NAME: BEST}, "expected a list of reads"),
-        ("a.json", "{", "is not JSON"),
-        ("a.json", "3", "no list of samples"),
-        ("a.npz", {NAME: np.zeros((2, 18))}, "read 1: 18 bits"),
-        ("a.npz", {NAME: np.full((2, 19), np.nan)}, "variable 0 is nan"),
-        ("a.npz", {"cats": np.zeros((2, 18))}, "there is no instance 'cats'"),
+        ("a.csv", f"{NAME}{',-1' * 19}\n", r"line 1: the bits hold '-'.*\(1 \+ spin\) / 2"),
+        ("a.csv", f"cats,{BEST}\n", "there is no instance 'cats'"),
     ],
 )
 def test_mistakes_are_named_with_their_place(tmp_path, name, content, message):
@@ -84,10 +66,10 @@ def test_mistakes_are_named_with_their_place(tmp_path, name, content, message):
         read_answers(write(tmp_path, name, content))
 
 
-def test_no_npz(tmp_path):
-    (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 no zip")
-    with pytest.raises(AnnealfitError, match="not a whole npz file"):
-        read_answers(tmp_path / "a.npz")
+def test_no_csv(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"PK\x03\x04\xff no text")
+    with pytest.raises(AnnealfitError, match="not a CSV file"):
+        read_answers(tmp_path / "a.csv")
 
 
 def score(tmp_path, *reads):
@@ -120,13 +102,9 @@ def test_a_record_beaten(tmp_path, monkeypatch, proven, verdict):
     assert found.residual == pytest.approx(-1)
 
 
-@pytest.mark.parametrize("name", ["timed.csv", "timed.json"])
-def test_a_submission_to_qoblib(tmp_path, name):
+def test_a_submission_to_qoblib(tmp_path):
     content = f"instance,seconds,bits\n{NAME},0.5,{WORSE}\n{NAME},2,{BEST}\n{NAME},1,{BEST}\n"
-    if name.endswith("json"):
-        header, *rows = [line.split(",") for line in content.splitlines()]
-        content = [dict(zip(header, row, strict=True)) for row in rows]
-    (answers,) = read_answers(write(tmp_path, name, content))
+    (answers,) = read_answers(write(tmp_path, "timed.csv", content))
     score = score_answers(answers)
     folder = write_submission(score, tmp_path, within=1e-9)
     assert sorted(path.name for path in folder.iterdir()) == [

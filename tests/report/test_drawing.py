@@ -5,7 +5,7 @@ import pytest
 from pictures import assert_readable
 
 from annealfit.studies.report.drawing import dress, log_ticks, make_figure, number_text, use_logarithm
-from annealfit.studies.report.figures import draw_convergence, draw_predictions
+from annealfit.studies.report.figures import draw_convergence
 
 
 @pytest.mark.parametrize("low", [1e-7, 0.003, 0.7, 1.0, 40.0])
@@ -45,7 +45,6 @@ def test_a_runs_figures_are_readable(records):
     assert by_time.get_xlabel() == "Seconds of training"
     assert len(by_time.lines) == 3
     assert "10 solves" in figure.axes[0].get_xlabel()
-    assert_readable(draw_predictions(shown))
 
 
 def test_validation_is_a_curve_of_its_own(records):

@@ -59,7 +59,7 @@ def compare(
     size: options.ImageSize = 8,
     download: options.Download = False,
     seed: options.Seed = 42,
-    out: Annotated[Path | None, Option("-o", "--out", help="Folder for problems, figure and JSON.")] = None,
+    out: Annotated[Path | None, Option("-o", "--out", help="Folder for the problems and all numbers.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Give every sampler the same problems, and compare.
@@ -206,9 +206,7 @@ def _describe(found: Comparison) -> dict[str, Any]:
 
 
 def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:
-    """Write problems, figure and, last, the document, whose presence says that the folder is complete."""
-    from annealfit.studies.report import drawing, figures
-
+    """Write problems and, last, the document, whose presence says that the folder is complete."""
     notes = []
     for file_format in ("npz", "bqm"):
         try:
@@ -218,10 +216,6 @@ def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str
                     write(problem, folder / "problems" / name, format=file_format)
         except MissingDependencyError as error:
             notes.append(f"no {file_format} files: {error}")
-    try:
-        drawing.save_figure(figures.draw_success(found), folder / "success.png")
-    except MissingDependencyError as error:
-        notes.append(f"no figure: {error}")
     write_json(folder / COMPARISON_FILE, document)
     return notes
 

@@ -214,7 +214,7 @@ def write_instances(
 
 @instances_app.command("check")
 def check_samples(
-    samples: Annotated[Path, Argument(help="A .csv, .json or .npz file of instance names and bits.")],
+    samples: Annotated[Path, Argument(help="A CSV file of instance names and bits.")],
     within: Annotated[
         float, Option(min=0, help="A read succeeds so close to the best known energy, relatively.")
     ] = 1e-9,
@@ -226,15 +226,14 @@ def check_samples(
     """Score another solver's answers.
 
     Energies are computed anew; the table has the distance to the best known energy and the success probability. The
-    file has a row for every read, with the bits in the order of the variables. As CSV:
+    file has a row for every read, with the bits in the order of the variables:
 
     \b
       instance,bits
       digits-d18-k1-centred-first-c0,0100110101101001011
 
-    As JSON: a list of {"instance": NAME, "bits": "0100…"}, or an object {NAME: ["0100…", …]}; bits may be a list too.
-    As npz: under each name an array of shape (reads, variables). What a read took can stand beside it: a column
-    `seconds` after the name, or "seconds" in JSON. A submission to QOBLIB then has run times and a time series.
+    What a read took can stand in a column `seconds` after the name (header instance,seconds,bits). A submission to
+    QOBLIB then has run times and a time series.
 
     residual is how far the best read is above the best known energy, as a share of it; success is the share of reads
     that reach it. "optimal" means proven; "new best" means that an unproven record is beaten: --json has the bits.

@@ -17,7 +17,7 @@ import difflib
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from annealfit import __version__
 from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
-from annealfit._support.files import check_regular, read_arrays, write_json
+from annealfit._support.files import check_regular, write_json
 from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import ImagePreparation, MissingDataError, is_available, load_dataset, read_local
 from annealfit.data.features import RandomConvFeatures
@@ -333,106 +333,57 @@ class Answers:
 
 
 def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
-    """The reads of a file, by instance in the order of their first appearance.
+    """The reads of a CSV file, by instance in the order of their first appearance.
 
-    CSV: `name,bits` per line, the bits as one word (`0110…`) or one per column; a header `instance,bits` is optional,
-    and lines that begin with `#` are skipped. JSON: a list of objects that have an `instance` and its `bits`, as one
-    word or as a list, or one object that has a list of `bits` under each name. npz: an array (reads, variables) under
-    each name. The objects of JSON, and lines of CSV below a header `instance,seconds,bits`, may say what a read took.
+    Each line is `name,bits`, the bits as one word (`0110…`) or one per column; a header `instance,bits` is optional,
+    and lines that begin with `#` are skipped. Below a header `instance,seconds,bits` lines say what a read took.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in _READERS:
-        raise InvalidInputError(f"{os.fspath(path)} is none of {', '.join(_READERS)}; write samples as one of them")
     check_regular(path)
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{os.fspath(path)} is not a CSV file of samples: {error}") from error
+    timed = bool(lines) and lines[0][1][:2] == ["instance", "seconds"]
     reads: dict[Instance, list[tuple[NDArray[np.uint8], float]]] = {}
-    for place, name, bits, seconds in _READERS[suffix](Path(path)):
+    for number, cells in lines:
+        if not any(cells) or cells[0].startswith("#") or (number == 1 and cells[0] == "instance"):
+            continue
         try:
-            instance = find_instance(name)
-            checked = _checked_bits(instance, bits), _checked_seconds(seconds)
+            instance = find_instance(cells[0])
+            bits = _checked_bits(instance, "".join(cells[2 if timed else 1 :]))
+            reads.setdefault(instance, []).append((bits, _checked_seconds(cells[1]) if timed else math.nan))
         except InvalidInputError as error:
-            raise InvalidInputError(f"{os.fspath(path)}, {place}: {error}") from error
-        reads.setdefault(instance, []).append(checked)
+            raise InvalidInputError(f"{os.fspath(path)}, line {number}: {error}") from error
     if not reads:
         raise InvalidInputError(f"{os.fspath(path)} has no samples; write a line per read: name,bits")
-    found = []
-    for instance, rows in reads.items():
-        times = np.array([seconds for _, seconds in rows])
-        found.append(Answers(instance, np.stack([bits for bits, _ in rows]), None if np.isnan(times).any() else times))
-    return found
+    return [
+        Answers(
+            instance,
+            np.stack([bits for bits, _ in rows]),
+            np.array([seconds for _, seconds in rows]) if timed else None,
+        )
+        for instance, rows in reads.items()
+    ]
 
 
-def _checked_seconds(seconds: Any) -> float:
-    """Return the seconds of a read, NaN where none are given."""
-    if seconds is None:
-        return math.nan
+def _checked_seconds(text: str) -> float:
     try:
-        found = float(seconds)
-    except (TypeError, ValueError):
-        found = -1.0
+        found = float(text)
+    except ValueError:
+        raise InvalidInputError(f"seconds is {text!r}; it must be a number") from None
     check_number("seconds", found, minimum=0)
     return found
 
 
-def _read_csv(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is not a CSV file of samples: {error}") from error
-    timed = bool(lines) and lines[0][1][:2] == ["instance", "seconds"]
-    for number, cells in lines:
-        is_header = number == 1 and cells[:1] == ["instance"]
-        if any(cells) and not is_header and not cells[0].startswith("#"):
-            seconds, bits = ("".join(cells[1:2]), cells[2:]) if timed else (None, cells[1:])
-            yield f"line {number}", cells[0], "".join(bits), seconds
-
-
-def _read_json(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not JSON: {error}") from error
-    if isinstance(content, dict):
-        for name, reads in content.items():
-            if not isinstance(reads, list):
-                raise FileFormatError(f"{path}, {name}: expected a list of reads, each bits as text or as a list")
-            yield from ((f"{name}, read {number}", name, bits, None) for number, bits in enumerate(reads, 1))
-        return
-    if not isinstance(content, list):
-        raise FileFormatError(f'{path} holds no list of samples; write [{{"instance": name, "bits": bits}}, …]')
-    for number, entry in enumerate(content, 1):
-        if not isinstance(entry, dict) or not isinstance(entry.get("instance"), str) or "bits" not in entry:
-            raise FileFormatError(f'{path}, entry {number}: expected {{"instance": name, "bits": "0110…"}}')
-        yield f"entry {number}", entry["instance"], entry["bits"], entry.get("seconds")
-
-
-def _read_npz(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
-    for name, reads in read_arrays(path).items():
-        for number, bits in enumerate(np.atleast_2d(reads) if reads.ndim else [], 1):
-            yield f"{name}, read {number}", name, bits, None
-
-
-# A read in a file: its place, the name of its instance, its bits, what it took.
-_READERS = {".csv": _read_csv, ".json": _read_json, ".npz": _read_npz}
-
-
-def _checked_bits(instance: Instance, bits: Any) -> NDArray[np.uint8]:
-    if isinstance(bits, str):
-        bits = [int(digit) if digit in "01" else digit for digit in bits if not digit.isspace()]
-    try:
-        given = np.asarray(bits, dtype=object)
-    except ValueError:  # rows of different lengths
-        given = np.empty(0, dtype=object)
-    if given.shape != (instance.n_variables,):
-        found = f"{len(given)} bits" if given.ndim == 1 else f"bits of shape {given.shape}"
-        raise InvalidInputError(f"{found}; {instance.name} has {instance.n_variables} variables")
-    for position, bit in enumerate(given):
-        if not isinstance(bit, int | float | np.number | np.bool_) or bit not in (0, 1):
-            shown = bit.item() if isinstance(bit, np.generic) else bit
-            hint = "; for spins write (1 + spin) / 2" if shown == -1 else ""
-            raise InvalidInputError(f"variable {position} is {shown!r}; bits are 0 or 1{hint}")
-    return given.astype(np.uint8)
+def _checked_bits(instance: Instance, text: str) -> NDArray[np.uint8]:
+    if wrong := sorted(set(text) - {"0", "1"}):
+        hint = "; for spins write (1 + spin) / 2" if "-" in wrong else ""
+        raise InvalidInputError(f"the bits hold {wrong[0]!r}; bits are 0 or 1{hint}")
+    if len(text) != instance.n_variables:
+        raise InvalidInputError(f"{len(text)} bits; {instance.name} has {instance.n_variables} variables")
+    return parse_bits(text)
 
 
 @dataclass(frozen=True, eq=False)

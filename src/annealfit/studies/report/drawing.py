@@ -65,7 +65,6 @@ SERIES = tuple(BIT_COLOURS[bits].light for bits in (3, 20, 1, 2, 15, 5, 10, 0))
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
 INK, SOFT, FAINT = PAGE["ink"].light, PAGE["soft"].light, "#c7cdd4"
-RIGHT, WRONG = BIT_COLOURS[1].light, BIT_COLOURS[20].light  # a prediction; always with a word beside it
 MAP = "Blues"  # of a matrix: light to dark, which no eye mistakes
 
 
@@ -127,11 +126,6 @@ def dress(axes: Any, grid: str = "both", *, log: str = "", **labels: Any) -> Non
 def series_style(number: int) -> dict[str, str]:
     """Colour and marker of one of several series."""
     return {"color": SERIES[number % len(SERIES)], "marker": MARKERS[number % len(MARKERS)]}
-
-
-def legend_entry(name: str, **style: Any) -> Any:
-    """An entry of a legend that no line of a panel stands for."""
-    return plotting("lines").Line2D([], [], label=shown_plainly(name), **{"linestyle": "none", **style})
 
 
 def legend_below(figure: Any, handles: Sequence[Any]) -> None:

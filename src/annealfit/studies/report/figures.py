@@ -1,8 +1,7 @@
-"""Every figure, in the style of `drawing`: of a training, of a report, of samplers, of quantised layers."""
+"""Every figure, in the style of `drawing`: of a training, of the evidence for images, of quantised layers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,6 @@ from annealfit.studies.report import drawing
 from annealfit.studies.report.drawing import FAINT, INK, SERIES, dress, make_figure, shown_plainly
 
 if TYPE_CHECKING:
-    from annealfit.data.features import RandomConvFeatures
-    from annealfit.studies.sampler_study import Comparison, Estimate, ProblemSet
     from annealfit.studies.training_run import TrainingRun
 
 # --- A training.
@@ -28,10 +25,8 @@ _PANELS: tuple[tuple[str, str, str, str | None], ...] = (
     ("Regularised loss", "loss", "iteration", "validation_cross_entropy"),
     ("Regularised loss", "loss", "seconds", None),
 )
-# Of a row of predictions, whose height is 1: the line of text, and the bar of probability 1 below it.
-_TEXT, _TALLEST = 0.2, 0.7
-_MOST_SHOWN = 32  # filters or maps of a layer
-_CELL = 0.62  # inches of a filter or map
+_MOST_SHOWN = 32  # filters of a layer
+_CELL = 0.62  # inches of a filter
 
 
 def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
@@ -39,14 +34,11 @@ def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
     first = run.records[0]
     figures = {"convergence": draw_convergence(run.records, f"{run.dataset.name}: training")}
     if len(first.sample_labels):  # else rows that are no images
-        figures["predictions"] = draw_predictions(run.records)
         for label, pixels in list(zip(first.sample_labels.tolist(), first.sample_images, strict=True))[:10]:
             with replacing(folder / "samples" / f"class-{label}.png") as file:
                 drawing.plotting("image").imsave(file, pixels, cmap="gray", vmin=0, vmax=1, format="png")
         if run.initial_filters is not None:
-            features = run.model.features
-            figures["filters"] = draw_filters(run.initial_filters, features.filters_)
-            figures["maps"] = draw_maps(features, first.sample_images[0])
+            figures["filters"] = draw_filters(run.initial_filters, run.model.features.filters_)
     return [drawing.save_figure(figure, folder / f"{name}.png") for name, figure in figures.items()]
 
 
@@ -89,45 +81,6 @@ def _draw_course(axes: Any, record: Record, colour: str, column: str, across: st
         axes.plot(places, values, color=colour, linewidth=1.2, linestyle=":", label=f"{name}, validation")
 
 
-def draw_predictions(records: Sequence[Record], n_samples: int = 10) -> Any:
-    """One test image of each class and the probabilities each method gives it; the true class is outlined."""
-    images, labels = records[0].sample_images[:n_samples], records[0].sample_labels[:n_samples].tolist()
-    names = [shown_plainly(name[:12]) for name in records[0].class_names]
-    # One panel per method, not one per bar chart: forty panels would take longer to draw than the training did.
-    figure = make_figure(figsize=(1.4 + 2.9 * len(records), 0.8 * len(labels) + 0.9))
-    widths = {"width_ratios": [1] + [3.2] * len(records)}
-    first, *panels = figure.subplots(1, 1 + len(records), sharey=True, gridspec_kw=widths)
-    for row, image in enumerate(images):
-        first.imshow(image, cmap="gray", vmin=0, vmax=1, extent=(0, 0.9, row + 0.9, row))
-    first.set(xlim=(0, 0.9), ylim=(len(labels), 0), aspect="equal", anchor="E")
-    first.set_axis_off()
-    for axes, record in zip(panels, records, strict=True):
-        for row, truth in enumerate(labels):
-            _draw_probabilities(axes, record, row, truth)
-        axes.set_title(shown_plainly(record.method), fontsize=10)
-        turned = max(map(len, records[0].class_names)) > 2
-        axes.set_xticks(range(len(names)), names, fontsize=7, rotation=90 if turned else 0)
-        axes.tick_params(length=0)
-        axes.yaxis.set_visible(False)
-        axes.spines[:].set_visible(False)
-        axes.set_xlim(-0.6, len(names) - 0.4)
-    return figure
-
-
-def _draw_probabilities(axes: Any, record: Record, row: int, truth: int) -> None:
-    """A line of text and below it a bar per class; the true class is outlined, the chosen one coloured."""
-    probabilities, names = record.sample_probabilities[row], record.class_names
-    winner, base = int(probabilities.argmax()), row + _TEXT + _TALLEST
-    faces, edges = [FAINT] * len(names), ["none"] * len(names)
-    faces[winner], edges[truth] = drawing.RIGHT if winner == truth else drawing.WRONG, INK
-    style = {"color": faces, "edgecolor": edges, "linewidth": 1.2}
-    axes.bar(range(len(names)), -_TALLEST * probabilities, bottom=base, width=0.8, **style)
-    axes.axhline(base, color=FAINT, linewidth=0.8, zorder=0)
-    verdict = "right" if winner == truth else f"says {names[winner]}"
-    text = shown_plainly(f"{names[truth]}: {probabilities[truth]:.0%}, {verdict}")
-    axes.text(-0.4, row + _TEXT / 2, text, fontsize=7, va="center", color=INK)
-
-
 def draw_filters(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[np.float64]]) -> Any:
     """The filters (F, channels, k, k) of every layer, before training above and after it below.
 
@@ -146,28 +99,6 @@ def draw_filters(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[
             pictures = filters[layer][:count].mean(axis=1)
             most = float(np.abs(pictures).max()) or 1.0
             _draw_pictures(panels, pictures, f"{name}\n±{most:.2g}", cmap="RdBu_r", vmin=-most, vmax=most)
-    return figure
-
-
-def draw_maps(features: RandomConvFeatures, image: NDArray[np.float64]) -> Any:
-    """An image and the outputs of every layer for it, each map on its own scale from 0, black, to its largest."""
-    from annealfit.data.convolution import join_filters
-
-    given = features.as_images(image[None]).astype(np.float64)
-    if features.pixel_scaler_ is not None:
-        given = features.pixel_scaler_.transform(given.reshape(1, -1)).reshape(given.shape)
-    weights = [join_filters(*layer) for layer in zip(features.filters_, features.biases_, strict=True)]
-    maps = [outputs[0].transpose(2, 0, 1)[:_MOST_SHOWN] for outputs in features.network_.maps(given, weights)]
-    most = max(map(len, maps))
-    figure = make_figure(figsize=(1.4 + _CELL * most, (_CELL + 0.45) * (1 + len(maps))))
-    first, *parts = figure.subfigures(1 + len(maps), 1)
-    first.suptitle("A test image", fontsize=9, color=INK)
-    grey = {"cmap": "gray", "vmin": 0, "vmax": 1}
-    _draw_pictures(first.subplots(1, most, squeeze=False)[0], [image], "image", **grey)
-    for layer, (part, found) in enumerate(zip(parts, maps, strict=True), start=1):
-        part.suptitle(f"Layer {layer}: after ReLU and pooling", fontsize=9, color=INK)
-        scaled = found / np.maximum(found.max(axis=(1, 2), keepdims=True), 1e-12)
-        _draw_pictures(part.subplots(1, len(found), squeeze=False)[0], scaled, "maps", **grey)
     return figure
 
 
@@ -207,62 +138,6 @@ def draw_evidence(evidence: Mapping[str, Any]) -> Any:
     chance.set_xlim(left=0)
     drawing.legend_below(figure, [*recalls.get_legend_handles_labels()[0], *chance.get_legend_handles_labels()[0]])
     return figure
-
-
-# --- A comparison of samplers.
-
-_APART = 0.22  # between the markers of one sampler, in rows
-
-
-def draw_success(comparison: Comparison) -> Any:
-    """A row of two panels per problem set and bits: success probability and time to solution, a line per sampler.
-
-    Bars are 95 % intervals. A sampler that never succeeded has an arrow from the least time that its reads allow.
-    """
-    rows: dict[tuple[str, int], list[ProblemSet]] = {}
-    for taken in comparison.problem_sets:
-        rows.setdefault((taken.name, taken.bits), []).append(taken)
-    names = list(dict.fromkeys(row.sampler for row in comparison.solving))
-    figure = make_figure(figsize=(9.0, (1.1 + 0.38 * len(names)) * len(rows) + 0.4))
-    bases = dict.fromkeys(taken.coordinates for taken in comparison.problem_sets)
-    colours = (SERIES[1], SERIES[0], *SERIES[2:])  # the second coordinates, ours, are blue
-    styles = {
-        name: drawing.series_style(number) | {"color": colours[number % len(SERIES)]}
-        for number, name in enumerate(bases)
-    }
-    for (shares, times), sets in zip(figure.subplots(len(rows), 2, squeeze=False), rows.values(), strict=True):
-        for number, taken in enumerate(sets):
-            shift, style = _APART * (number - (len(sets) - 1) / 2), styles[taken.coordinates]
-            for row in (row for row in taken.own(comparison.solving) if row.failure is None):
-                place = names.index(row.sampler) + shift
-                _draw_estimate(shares, row.success, place, 100.0, style)
-                _draw_estimate(times, row.seconds_to_solution, place, 1e3, style)
-        unproven = [taken.coordinates for taken in sets if not taken.truth.is_proven]
-        best_known = f"; best known, not proven: {', '.join(unproven)}" if unproven else ""
-        shares.set_title(
-            f"{sets[0].name.capitalize()} problems, K = {sets[0].bits}{best_known}", fontsize=10, loc="left"
-        )
-        for axes, labels in ((shares, list(map(shown_plainly, names))), (times, [""] * len(names))):
-            axes.set_yticks(range(len(names)), labels, fontsize=9)
-            axes.set_ylim(len(names) - 0.4, -0.6)  # the first sampler at the top
-        dress(shares, xlabel="Reads that are the optimum, %", xlim=(-3, 103))
-        dress(times, log="x", xlabel="Time to solution (99 %), ms; open arrow: at least")
-        for axes in (shares, times):
-            axes.tick_params(axis="y", length=0)
-    drawing.legend_below(figure, [drawing.legend_entry(name, **style) for name, style in styles.items()])
-    return figure
-
-
-def _draw_estimate(axes: Any, estimate: Estimate, place: float, unit: float, style: Mapping[str, str]) -> None:
-    """A marker and the bar of its interval; an arrow where the upper end is open."""
-    is_known = math.isfinite(estimate.value)
-    if is_known:
-        ends = estimate.low, estimate.high if math.isfinite(estimate.high) else estimate.value
-        axes.plot([unit * end for end in ends], [place] * 2, color=style["color"], linewidth=1.5, zorder=2)
-        axes.plot([unit * estimate.value], [place], markersize=5, zorder=3, **style)
-    if math.isinf(estimate.high) and math.isfinite(estimate.low):
-        start = unit * (estimate.value if is_known else estimate.low)
-        axes.plot([start], [place], marker=">", color=style["color"], markersize=5, fillstyle="none", zorder=2)
 
 
 # --- A quantised network.
