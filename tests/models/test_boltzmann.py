@@ -133,7 +133,7 @@ def test_digits_are_learned(sampler):
     X, y = load_digits(n_class=4, return_X_y=True)
     rbm = AnnealedRBM(20, learning_rate=0.5, max_iter=15, sampler=sampler, random_state=0).fit(X[:500], y[:500])
     assert rbm.score(X[500:], y[500:]) > 0.8
-    assert (rbm.n_solves_, rbm.n_variables_) == ((0, 0) if sampler is None else (15 * 15, 64 + 4 + 20))
+    assert (rbm.n_solves_, rbm.n_variables_) == (0 if sampler is None else 15 * 15, 64 + 4 + 20)
 
 
 def test_without_labels_it_is_a_transformer():

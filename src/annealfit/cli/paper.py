@@ -62,9 +62,10 @@ def reproduce(
       annealfit reproduce --preset matched
       annealfit reproduce benchmark --images stated
       annealfit reproduce evidence
+      annealfit reproduce family --seeds 42
       annealfit reproduce benchmark --dask tcp://127.0.0.1:8786
     """
-    from annealfit.studies import evidence
+    from annealfit.studies import evidence, family
     from annealfit.studies.execute import on_dask, on_this_machine, run_all
     from annealfit.studies.records import Store
     from annealfit.studies.report.tables import all_tables, to_values
@@ -75,6 +76,8 @@ def reproduce(
     if "evidence" in asked:  # which leaves out what is not there
         sources = {reading.source for reading in evidence.readings()}
         needed |= {(source, "stated") for source in sources if download or is_available(source)}
+    of_family = family.runs(images, options.parse_numbers(seeds, "--seeds")) if "family" in asked else []
+    needed |= {(run.dataset, run.images) for run in of_family}
     _check_data(needed, download)
     store = Store(out)
     started = time.perf_counter()
@@ -86,6 +89,9 @@ def reproduce(
         if "evidence" in asked:
             with working_in(out), progress_bar("Evidence") as update:
                 found = evidence.collect(out, jobs, lambda done, total: update(completed=done, total=total))
+        if of_family:
+            with working_in(out), progress_bar("Family", total=len(of_family)) as update:
+                results = family.collect(out, of_family, jobs, lambda done: update(completed=done))
     except KeyboardInterrupt:
         warn(f"Interrupted. Finished runs are stored in {out}: start it again to go on.")
         raise typer.Exit(130) from None
@@ -95,6 +101,8 @@ def reproduce(
     shown = [table for table in all_tables(records) if table.name in names]
     if "evidence" in asked:
         shown.append(evidence.table(found))
+    if of_family:
+        shown.append(family.table(results))
     if as_json:
         told = ("loss", "cross_entropy", "seconds", "iterations", "stop_reason", "train", "test", "error")
         runs = [{"run": record.run.to_json(), **pick(record, *told)} for record in records]

@@ -19,7 +19,7 @@ STUDY_SWEEPS = 1000  # of the study of digits; the benchmark has 100
 STUDIED_RANGES = (0.1, 0.25, 0.5, 1.0)
 STUDIED_STEPS = (0.25, 0.5, 1.0)
 
-TABLES = ("digits", "sizes", "predictions", "benchmark", "recall", "times", "filters", "hardware", "evidence")
+TABLES = ("digits", "sizes", "predictions", "benchmark", "recall", "times", "filters", "hardware", "evidence", "family")
 
 
 def bits_of(preset: str) -> tuple[int, ...]:
@@ -53,7 +53,8 @@ def filters_runs(preset: str, seeds: Sequence[int] = SEEDS) -> list[RunSpec]:
     return [RunSpec(dataset, method, seed) for dataset, seed, method in chosen]
 
 
-# The runs of each table; `sizes` and `hardware` are made from the problem sizes, `evidence` from runs of its own.
+# The runs of each table; `sizes` and `hardware` are made from the problem sizes, `evidence` and `family` from runs of
+# their own.
 _RUNS = {
     **dict.fromkeys(("digits", "predictions"), digits_runs),
     **dict.fromkeys(("benchmark", "recall", "times"), benchmark_runs),

@@ -131,7 +131,7 @@ class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     classes_ : the labels, sorted, shape (C,), after a fit with labels
     offset_, scale_ : float
         Features are used as `(x − offset)/scale`, between 0 and 1 for the rows of the fit.
-    n_iter_, n_solves_, n_variables_ : passes, problems solved, variables of a problem (chains solve none)
+    n_iter_, n_solves_, n_variables_ : passes, problems solved (by chains none), variables of the machine's problem
 
     Examples
     --------
@@ -187,6 +187,7 @@ class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         generator = np.random.default_rng(child_seed(seed, DRAWS))
         with self._solver(seed) as solver:
             machine = self._trained(rows, generator, solver)
+        self.n_variables_ = (rows.shape[1] + int(self.n_components)) * int(self.bits)  # chains solve no problem
         weights, visible = np.split(machine.weights, [X.shape[1]]), np.split(machine.visible, [X.shape[1]])
         self.components_, self.intercept_visible_ = np.ascontiguousarray(weights[0].T), visible[0]
         self.intercept_hidden_ = machine.hidden

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from annealfit._support.files import replacing
 from annealfit.studies.records import Record
 from annealfit.studies.report import drawing
 from annealfit.studies.report.drawing import FAINT, INK, SERIES, dress, make_figure, shown_plainly
+from annealfit.studies.report.tables import dataset_title
 
 if TYPE_CHECKING:
     from annealfit.studies.training_run import TrainingRun
@@ -137,6 +139,32 @@ def draw_evidence(evidence: Mapping[str, Any]) -> Any:
     )
     chance.set_xlim(left=0)
     drawing.legend_below(figure, [*recalls.get_legend_handles_labels()[0], *chance.get_legend_handles_labels()[0]])
+    return figure
+
+
+# --- The models that annealing trains.
+
+
+def draw_family(results: Sequence[Mapping[str, Any]]) -> Any:
+    """Mean test accuracy of each model on each data set, of its counterpart, and a line between them."""
+    found: dict[str, dict[str, dict[bool, list[float]]]] = {}
+    for result in results:
+        of_model = found.setdefault(result["dataset"], {}).setdefault(result["model"], {True: [], False: []})
+        of_model[result["annealed"]].append(100 * result["accuracy"])
+    figure = make_figure(figsize=(11, 0.9 + 2.4 * math.ceil(len(found) / 3)))
+    panels = figure.subplots(math.ceil(len(found) / 3), min(len(found), 3), squeeze=False, sharey=True).ravel()
+    for panel, (dataset, of_models) in zip(panels, found.items(), strict=False):
+        for place, pair in enumerate(of_models.values()):
+            ends = [np.mean(pair[kind]) if pair[kind] else np.nan for kind in (True, False)]
+            panel.plot(ends, [place, place], color=FAINT, zorder=1)
+            panel.plot(ends[:1], [place], color=SERIES[0], marker="o", linestyle="", label="by annealing")
+            panel.plot(ends[1:], [place], color=INK, marker="|", linestyle="", markersize=11, label="counterpart")
+        dress(panel, xlabel=f"{dataset_title(dataset)}: test accuracy, %", ylabel="")
+        panel.set_yticks(range(len(of_models)), list(of_models))
+    for panel in panels[len(found) :]:
+        panel.set_visible(False)
+    panels[0].invert_yaxis()
+    drawing.legend_below(figure, panels[0].get_legend_handles_labels()[0][:2])
     return figure
 
 
