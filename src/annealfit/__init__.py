@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         QUBORidgeClassifier,
     )
     from annealfit.models.onnx_export import to_onnx
+    from annealfit.models.pipeline_files import load_model, save_model
     from annealfit.problems.encoding import Encoding
     from annealfit.problems.problem import QuadraticProblem
     from annealfit.training.checkpoint import Checkpoint
@@ -46,6 +47,8 @@ __all__ = [
     "QuadraticProblem",
     "RandomConvFeatures",
     "load_dataset",
+    "load_model",
+    "save_model",
     "to_onnx",
 ]
 
@@ -68,6 +71,8 @@ __getattr__, __dir__ = lazy_exports(
         "QuadraticProblem": "problems",
         "RandomConvFeatures": "data.features",
         "load_dataset": "data.datasets",
+        "load_model": "models.pipeline_files",
+        "save_model": "models.pipeline_files",
         "to_onnx": "models.onnx_export",
     },
 )

@@ -43,7 +43,14 @@ def check_classifier(model, X, path, atol=1e-6):
     np.testing.assert_allclose(found["probabilities"], model.predict_proba(rows), rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler(clip=True), MaxAbsScaler(), RowScaler(), None])
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        *(StandardScaler(), StandardScaler(with_mean=False), StandardScaler(with_std=False)),
+        *(MinMaxScaler(clip=True), MaxAbsScaler(), RowScaler(), None),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("data", [(IRIS, SPECIES), (CANCER, IS_BENIGN)], ids=["three classes", "two"])
 def test_a_pipeline_of_a_scaler_and_a_classifier(scaler, data, tmp_path):
     X, y = data

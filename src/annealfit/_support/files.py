@@ -204,6 +204,7 @@ _READERS = {
     "classifier": "AnnealedClassifier.load",
     "convolution network": "AnnealedConvNet.load",
     "image classifier": "annealfit.models.image_classifier.ImageClassifier.load, or annealfit predict,",
+    "pipeline": "annealfit.load_model",
     "training checkpoint": "AnnealedClassifier(checkpoint=…, resume=True)",
 }
 _BLANK = b"0" * 64
@@ -229,6 +230,12 @@ def write_tensors(path: StrPath, kind: str, tensors: Mapping[str, NDArray[Any]],
     payload[place] = hashlib.sha256(payload).hexdigest().encode()
     with replacing(path) as file:
         file.write(payload)
+
+
+def kind_of_file(path: StrPath) -> str:
+    """Return the kind of a file that `write_tensors` wrote, before its digest is checked."""
+    check_regular(path)
+    return _parse(Path(path).read_bytes(), os.fspath(path))[1]["kind"].text()
 
 
 def read_tensors(path: StrPath, kind: str) -> tuple[TensorFields, Field]:

@@ -186,9 +186,9 @@ class _Graph:
 def _scaled(graph: _Graph, step: Any, value: str) -> str:
     """`(x − mean) / scale`, or a part of it."""
     value = graph.cast(value, graph.double)
-    if getattr(step, "mean_", None) is not None:
+    if hasattr(step, "mean_") and getattr(step, "with_mean", True):
         value = graph.add("Sub", value, step.mean_)
-    return value if getattr(step, "scale_", None) is None else graph.add("Div", value, step.scale_)
+    return graph.add("Div", value, step.scale_) if getattr(step, "with_std", True) else value
 
 
 def _min_max(graph: _Graph, step: MinMaxScaler, value: str) -> str:
