@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -26,6 +27,11 @@ def train(tmp_path, monkeypatch):
     np.save("rows.npy", ROWS)
     np.save("labels.npy", LABELS)
     np.savez("rows.npz", X=ROWS, y=NAMES[LABELS])
+    table = pandas.DataFrame(ROWS, columns=list("abcde")).assign(animal=NAMES[LABELS])
+    table.to_parquet("rows.parquet")
+    (tmp_path / "parts").mkdir()
+    table[:350].to_parquet("parts/0.parquet")
+    table[350:].to_parquet("parts/1.parquet")
 
     def run(*arguments):
         common = ("--max-iter", 8, "--no-plots", "--out", "run", "--json")
@@ -42,6 +48,8 @@ def train(tmp_path, monkeypatch):
     [
         ("rows.npy", "--labels", "labels.npy"),
         ("rows.npz", "--no-baselines"),
+        ("rows.parquet", "--labels", "animal"),
+        ("parts", "--labels", "animal"),
     ],
 )
 def test_a_table_of_any_kind_gives_the_same_model_which_takes_rows(train, arguments):
@@ -49,7 +57,7 @@ def test_a_table_of_any_kind_gives_the_same_model_which_takes_rows(train, argume
     model = AnnealedClassifier.load("run/model.safetensors")
     assert model.score(ROWS, LABELS if "labels.npy" in arguments else NAMES[LABELS]) > 0.8
     assert found["test"]["accuracy"] > 0.75
-    optimum = 0.361645  # of both: the same split of the same rows
+    optimum = 0.361645  # of all four: the same split of the same rows
     assert found["loss"] == pytest.approx(optimum, rel=1e-4)  # which eight iterations reach, in single precision too
 
 
@@ -60,12 +68,15 @@ def test_baselines_of_a_table(train):
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
-@pytest.mark.parametrize("arguments", [("rows.npy", "--labels", "labels.npy"), ("rows.npz",)])
+@pytest.mark.parametrize(
+    "arguments", [("rows.npy", "--labels", "labels.npy"), ("rows.npz",), ("rows.parquet", "--labels", "animal")]
+)
 def test_a_row_that_is_not_finite_is_named_by_its_place_in_the_file(train, arguments, wrong):
     rows = ROWS.copy()
     rows[577, 3] = wrong  # 577 is tested on
     np.save("rows.npy", rows)
     np.savez("rows.npz", X=rows, y=NAMES[LABELS])
+    pandas.DataFrame(rows, columns=list("abcde")).assign(animal=NAMES[LABELS]).to_parquet("rows.parquet")
     with pytest.raises(AnnealfitError, match="in row 577 .from 0., column 3"):
         train(*arguments)
 
@@ -128,6 +139,8 @@ def test_images_whose_features_are_kept_on_a_disk(train, tmp_path, monkeypatch):
         (("rows.npy", "--labels", "nowhere.npy"), "nowhere.npy is not there"),
         (("rows.npy", "--labels", "rows.npy"), "one per row"),
         (("labels.npy", "--labels", "labels.npy"), "expected 2D"),
+        (("rows.parquet",), "a, b, c, d, e, animal"),
+        (("rows.parquet", "--labels", "a"), "animal are no numbers"),
         (("rows.npy", "--labels", "labels.npy", "--n-train", "many"), "--n-train is 'many'"),
         (("rows.npy", "--labels", "labels.npy", "--standardize", "pixels"), "'features', 'none'"),
         (("digits", "--labels", "labels.npy"), "--labels are for tables"),

@@ -251,7 +251,7 @@ def divided(tmp_path):
 
 
 def load(path, **sizes):
-    given = {"labels": None, "n_train": None, "n_test": None, "seed": 42} | sizes
+    given = {"labels": None, "n_train": None, "n_test": None, "seed": 42, "folder": path.parent} | sizes
     return load_table(path, **given)
 
 
@@ -289,8 +289,8 @@ def test_a_part_that_cannot_be_used_says_why(divided, arrays, error, message):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
-@pytest.mark.parametrize("suffix", ["npy", "npz"])
+@pytest.mark.parametrize("suffix", ["npy", "npz", "parquet"])
 def test_a_pipe_is_refused_before_it_is_opened(tmp_path, suffix):
     os.mkfifo(tmp_path / f"rows.{suffix}")
     with pytest.raises(FileFormatError, match=f"rows.{suffix} is no file but a pipe"):
-        read_table(tmp_path / f"rows.{suffix}", "labels")
+        read_table(tmp_path / f"rows.{suffix}", "labels", tmp_path)

@@ -10,7 +10,7 @@ import dimod
 import numpy as np
 import pytest
 from dimod import TruncateComposite
-from dwave.samplers import SimulatedAnnealingSampler, TabuSampler
+from dwave.samplers import RandomSampler, SimulatedAnnealingSampler, TabuSampler
 from random_problems import random_problem
 from sklearn.base import clone
 
@@ -20,6 +20,7 @@ from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import Problems, group_by_curvature
 from annealfit.samplers import (
     BlockSampler,
+    DenseAnnealingSampler,
     DimodSampler,
     ExactSolver,
     LatticeSolver,
@@ -87,14 +88,10 @@ def test_settings_make_the_same_sampler_again(sampler):
     assert set(settings) <= set(sampler.get_params(deep=True))
 
 
-def test_a_description_is_plain_data_and_makes_a_sampler_of_this_package_again(sampler):
+def test_a_description_is_plain_data_and_makes_the_sampler_again(sampler):
     description = json.loads(json.dumps(sampler.describe()))
+    assert restore_sampler(description).describe() == sampler.describe()
     assert description["type"] == type(sampler).__name__
-    if isinstance(sampler, DimodSampler | QPUSampler):
-        with pytest.raises(InvalidInputError, match="which can be made from a description"):
-            restore_sampler(description)
-    else:
-        assert restore_sampler(description).describe() == sampler.describe()
 
 
 def test_a_clone_is_another_object_with_the_same_settings(sampler):
@@ -145,7 +142,16 @@ def test_what_cannot_change_an_answer_is_not_described():
 
 
 def test_what_cannot_change_an_answer_comes_back_with_a_model_too():
+    device = MockQPU("Z12", num_sweeps=10, seed=9, faults={"timeout": 0.2})
+    restored = restore_sampler(QPUSampler(device, num_reads=5, max_access_seconds=50.0, retries=7).describe())
+    assert (restored.max_access_seconds, restored.retries) == (50.0, 7)
+    assert (restored.device.seed, restored.device.fault_rates) == (9, {"timeout": 0.2})
     assert restore_sampler(SimulatedAnnealer(num_threads=1).describe()).num_threads == 1
+
+
+@pytest.mark.parametrize("child", [DenseAnnealingSampler(), dimod.ExactSolver(), RandomSampler()])
+def test_dimod_samplers_without_settings_come_back(child):
+    assert type(restore_sampler(DimodSampler(child).describe()).child) is type(child)
 
 
 def test_the_settings_of_a_wrapped_sampler_are_described():
@@ -159,6 +165,8 @@ def test_the_settings_of_a_wrapped_sampler_are_described():
         TruncateComposite(TabuSampler(), 5),
     ]
     assert len({json.dumps(DimodSampler(composite).describe()) for composite in composites}) == 3
+    with pytest.raises(InvalidInputError, match="cannot be made from its description"):
+        restore_sampler(one.describe())
 
 
 @pytest.mark.parametrize(
@@ -168,9 +176,13 @@ def test_the_settings_of_a_wrapped_sampler_are_described():
         {"type": "os.system"},
         {"type": "SimulatedAnnealer", "num_sweeps": -1},
         {"type": "SimulatedAnnealer", "command": "rm"},
-        {"type": "BlockSampler", "max_variables": 3},
-        {"type": "BlockSampler", "child": {"type": "Sampler"}, "max_variables": 3},
         {"type": "DimodSampler", "child": {"type": "subprocess.Popen"}},
+        {"type": "BlockSampler", "max_variables": 3},
+        {"type": "MockQPU"},
+        {"type": "QPUSampler"},
+        {"type": "QPUSampler", "device": None},
+        {"type": "BlockSampler", "child": {"type": "Sampler"}, "max_variables": 3},
+        {"type": "QPUSampler", "device": "Advantage_system6"},
     ],
 )
 def test_only_known_samplers_are_made_from_descriptions(description):

@@ -29,7 +29,7 @@ Dataset = Annotated[
     Argument(
         metavar="DATASET",
         help=f"One of {', '.join(DATASETS)}; or a folder with a subfolder of images per class; or an npz file. "
-        "To train: a table of features too, .npy or .npz.",
+        "To train: a table of features too, .npy, .npz or Parquet.",
     ),
 ]
 ImageSize = Annotated[int, Option(help="Side of the images after resizing.")]

@@ -49,7 +49,7 @@ Settings = Annotated[
     Option("--set", metavar="NAME=VALUE", help="A parameter of AnnealedClassifier, as curvature=bound; repeatable."),
 ]
 Labels = Annotated[
-    str | None, Option(metavar="FILE", help="Labels of a table in a .npy file: another one with a label per row.")
+    str | None, Option(metavar="COLUMN|FILE", help="Labels of a table: its column, or a .npy file with one per row.")
 ]
 Images = Annotated[
     str | None,
@@ -222,7 +222,7 @@ def _prepare_table(
     path: Path, labels: str | None, standardize: str, seed: int, subset: dict[str, Any], folder: Path
 ) -> Prepared:
     choose("--standardize (of a table)", standardize, ("none", "features"))
-    rows = load_table(path, labels, seed=seed, **{"n_train": None, "n_test": None, **subset})
+    rows = load_table(path, labels, folder, seed=seed, **{"n_train": None, "n_test": None, **subset})
     if standardize == "none":
         return annealfit.studies.Prepared.of_rows(rows)
     return annealfit.studies.Prepared.of(rows, annealfit.data.features.RowScaler())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from annealfit import samplers  # whose samplers are imported when they are made
-from annealfit._support.description import NEUTRAL, TYPE, constructor_arguments, is_plain
+from annealfit._support.description import NEUTRAL, TYPE, constructor_arguments, describe
 from annealfit._support.errors import InvalidInputError, choose, require
 from annealfit.samplers.protocol import Sampler
 
@@ -130,39 +130,62 @@ def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
             sampler.close()
 
 
-# Samplers that `restore_sampler` makes.
-_RESTORED = (
-    *("SimulatedAnnealer", "LevelAnnealer", "RoundedSampler", "ExactSolver", "LatticeSolver"),
-    *("GreedyDescent", "BlockSampler"),
+# What `restore_sampler` makes: samplers of this package, and those of other packages, without arguments, by module.
+_OWN = (
+    *("SimulatedAnnealer", "LevelAnnealer", "RoundedSampler", "ExactSolver", "LatticeSolver", "GreedyDescent"),
+    *("BlockSampler", "DimodSampler", "QPUSampler", "MockQPU"),
 )
+_OF_OTHERS = {
+    **dict.fromkeys(("SimulatedAnnealingSampler", "TabuSampler", "SteepestDescentSampler"), "dwave.samplers"),
+    **dict.fromkeys(("PathIntegralAnnealingSampler", "RotorModelAnnealingSampler", "RandomSampler"), "dwave.samplers"),
+    **dict.fromkeys(("TreeDecompositionSampler", "TreeDecompositionSolver"), "dwave.samplers"),
+    "ExactSolver": "dimod",
+    "SASampler": "openjij",
+    "DenseAnnealingSampler": "annealfit.samplers",
+}
 
 
 def restore_sampler(description: Mapping[str, Any]) -> Sampler:
-    """Return the sampler of this package that `Sampler.describe` described.
+    """Return the sampler that `Sampler.describe` described.
 
-    Wrapped samplers of other packages, devices and classes of the user are not made again: a file names no code to
-    run, and opens no connection.
+    A file names no code to run: only samplers in the tables above are made again, and no connection is opened.
 
     >>> restore_sampler(samplers.SimulatedAnnealer(num_sweeps=20).describe()).num_sweeps
     20
     """
-    kind = description.get(TYPE)
-    if kind not in _RESTORED:
-        raise InvalidInputError(f"{kind} is not one of {', '.join(_RESTORED)}, which can be made from a description")
-    # JSON has no tuples; the samplers' pairs and schedules are tuples.
-    settings: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in description.items()
-    }
     try:
-        del settings[TYPE]
-        known = constructor_arguments(getattr(samplers, kind))  # files of other versions may have other neutral ones
-        given = settings.pop(NEUTRAL, {})
-        neutral = {name: given[name] for name in known if name in given and is_plain(given[name])}
-        if kind == "BlockSampler":
-            settings["child"] = restore_sampler(settings["child"])
-        return getattr(samplers, kind)(**settings, **neutral)
+        found = _restored(description)
     except (TypeError, KeyError, AttributeError) as error:
         raise InvalidInputError(f"{description} does not describe a sampler: {error}") from error
+    if not isinstance(found, Sampler):
+        raise InvalidInputError(f"{description} does not describe a sampler")
+    return found
+
+
+def _restored(value: Any) -> Any:
+    """Return a setting as it was before it was described; JSON has lists in place of tuples."""
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, Mapping) or TYPE not in value:
+        return value
+    kind = value[TYPE]
+    if kind not in _OWN:
+        name = kind.rpartition(".")[2]
+        module = _OF_OTHERS.get(name, "")
+        extra = "openjij" if module == "openjij" else "dwave"
+        made = getattr(require(module, extra=extra, purpose=name), name)() if module else None
+        if describe(made) != value:  # another class of that name, or one with settings of its own
+            raise InvalidInputError(f"{value} cannot be made from its description")
+        return made
+    if kind == "QPUSampler" and not isinstance(value["device"], Mapping):
+        raise InvalidInputError(f"no connection to {value['device']} is opened by a file; pass a QPUSampler")
+    known = constructor_arguments(getattr(samplers, kind))  # files of other versions may have other neutral settings
+    neutral = {name: setting for name, setting in value.get(NEUTRAL, {}).items() if name in known}
+    described = [name for name, setting in neutral.items() if isinstance(setting, Mapping) and TYPE in setting]
+    settings = {
+        name: setting for name, setting in {**value, **neutral}.items() if name not in (TYPE, NEUTRAL, *described)
+    }
+    return getattr(samplers, kind)(**{name: _restored(setting) for name, setting in settings.items()})
 
 
 def _value(text: str) -> Any:

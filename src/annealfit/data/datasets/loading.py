@@ -198,12 +198,14 @@ def _own_path(name: str | os.PathLike[str]) -> Path:
     return Path(name)
 
 
-def load_table(path: Path, labels: str | None, *, seed: int, n_train: Size | None, n_test: Size | None) -> Dataset:
-    """Load the training and test rows of a table of features; `labels` is the file of those of a .npy file.
+def load_table(
+    path: Path, labels: str | None, folder: Path, *, seed: int, n_train: Size | None, n_test: Size | None
+) -> Dataset:
+    """Load the training and test rows of a table of features; `labels` is a column of it, or a file.
 
-    One pool is split as images are.
+    One pool is split as images are. Parquet is copied to a file in `folder`.
     """
-    class_names, parts = read_table(path, labels)
+    class_names, parts = read_table(path, labels, folder)
     chosen = _draw_subsets(path.stem, [y for _, y in parts], len(class_names), n_train, n_test, seed)
     if len(parts) == 1:
         chosen = np.sort(chosen[0]), np.sort(chosen[1])  # then slices of a subset are slices of the file

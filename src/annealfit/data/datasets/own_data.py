@@ -5,6 +5,7 @@ folder/train/cat/…  folder/test/cat/…             images, parts as given
 npz with X, y (or images, labels)                 images (N, H, W), (N, H, W, 3), or features (N, d); one pool
 npz with X_train, y_train, X_test, y_test         images or features, parts as given
 features.npy, and labels in another .npy file     features, read in slices, never whole
+Parquet, a file or a folder of files              one column of labels, all others numbers; copied once to a .npy file
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.errors import FileFormatError, InvalidInputError, require
 from annealfit._support.files import check_regular, read_array_header, read_arrays
 from annealfit.data.datasets.formats import CorruptFileError, MissingDataError
 from annealfit.data.datasets.images import Part, Parts
@@ -28,6 +29,7 @@ from annealfit.data.rows.tables import check_table
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 _NPZ_NAMES = ((("X_train", "y_train"), ("X_test", "y_test")), (("X", "y"),), (("images", "labels"),))
+_BATCH_ROWS = 65536  # of a Parquet file that are in memory at once
 
 
 class Labelled(NamedTuple):
@@ -50,10 +52,7 @@ def read_own(path: Path) -> Parts:
         class_names, labels = _encode_labels(path, parts)
         made = [Part(own, X, white) for own, (X, white) in zip(labels, images, strict=True)]
         return Parts(made[0], made[1] if len(made) == 2 else None, class_names)
-    raise InvalidInputError(
-        f"{path} is neither a folder of images per class nor an npz file; give one of these (annealfit train takes "
-        "tables of features as .npy or .npz files)"
-    )
+    raise InvalidInputError(f"{path} is neither a folder of images per class nor an npz file; give one of these")
 
 
 def image_files(path: Path) -> list[Path]:
@@ -151,9 +150,11 @@ def _checked_images(path: Path, name: str, images: NDArray[Any]) -> tuple[NDArra
 
 
 def is_feature_table(path: Path) -> bool:
-    """Whether a file holds rows of features rather than images."""
+    """Whether a file, or a folder, holds rows of features rather than images."""
+    if path.is_dir():
+        return any(path.glob("*.parquet"))
     if path.suffix.lower() != ".npz" or not path.is_file():
-        return path.suffix.lower() == ".npy"
+        return path.suffix.lower() in (".npy", ".parquet")
     try:
         with zipfile.ZipFile(path) as archive:
             name = "X.npy" if "X.npy" in archive.namelist() else "X_train.npy"
@@ -163,19 +164,25 @@ def is_feature_table(path: Path) -> bool:
         return False  # reading the file says what is wrong with it
 
 
-def read_table(path: Path, labels: str | None) -> tuple[tuple[str, ...], list[tuple[Any, NDArray[np.intp]]]]:
+def read_table(
+    path: Path, labels: str | None, folder: Path
+) -> tuple[tuple[str, ...], list[tuple[Any, NDArray[np.intp]]]]:
     """Return the class names of a table, and rows (N, d) and labels (N,) of its pool, or of its two parts.
 
-    `labels` is the file of the labels of a .npy file.
+    `labels` is a column of a Parquet table, or the file of the labels of a .npy file. Parquet is copied to a file in
+    `folder`.
     """
+    suffix = path.suffix.lower()
     if not path.exists():
-        raise MissingDataError(f"{path} does not exist; give a .npy or .npz file of features")
-    if path.suffix.lower() == ".npz":
+        raise MissingDataError(f"{path} does not exist; give a .npy, .npz or Parquet file of features")
+    if suffix == ".npz":
         parts = _read_npz(path)
-    elif labels is None:
+    elif suffix == ".npy" and labels is None:
         raise InvalidInputError(f"{path} holds features only; name the file of their labels: --labels labels.npy")
+    elif suffix == ".npy":
+        parts = [Labelled("the table", _mapped(path), np.array(_mapped(Path(str(labels)))[:]))]
     else:
-        parts = [Labelled("the table", _mapped(path), np.array(_mapped(Path(labels))[:]))]
+        parts = [_read_parquet(path, labels, folder)]
     for part in parts:
         check_table(part.X, str(path))
         _check_finite(path, part)
@@ -202,3 +209,39 @@ def _mapped(path: Path) -> NpyTable:
         return NpyTable(path)
     except (ValueError, EOFError) as error:
         raise CorruptFileError(f"{path} is not a whole .npy file: {error}; save it again with numpy.save") from error
+
+
+def _read_parquet(path: Path, label: str | None, folder: Path) -> Labelled:
+    """Copy the features batch by batch to a .npy file in `folder`, and read the labels into memory."""
+    datasets = require("pyarrow.dataset", extra="parquet", purpose="reading Parquet")
+    if not path.is_dir():
+        check_regular(path)
+    try:
+        table = datasets.dataset(path, format="parquet", exclude_invalid_files=path.is_dir())
+        count = table.count_rows()
+    except (ValueError, OSError) as error:  # the bases of pyarrow's errors
+        raise CorruptFileError(f"{path} is not Parquet: {error}; save it again") from error
+    names = table.schema.names
+    if label not in names:
+        raise InvalidInputError(
+            f"{path} has the columns {', '.join(names[:8])}{' …' if len(names) > 8 else ''}; "
+            f"name that of the labels: --labels COLUMN (it is {label!r})"
+        )
+    names.remove(label)
+    kinds = {name: np.dtype(table.schema.field(name).type.to_pandas_dtype()) for name in names}
+    wrong = [name for name, kind in kinds.items() if kind.kind not in "fiub"]
+    if wrong or not names:
+        raise InvalidInputError(
+            f"{path}: the columns {', '.join(wrong[:5]) or '(none but the labels)'} are no numbers; every column but "
+            "the labels is a feature: leave them out, or encode them"
+        )
+    dtype = np.result_type(np.float32, *kinds.values())  # single precision where it is exact
+    features = np.lib.format.open_memmap(folder / "features.npy", "w+", dtype, (count, len(names)))
+    labels, first = [], 0
+    for batch in table.to_batches(columns=[*names, label], batch_size=_BATCH_ROWS):
+        for column, name in enumerate(names):
+            features[first : first + len(batch), column] = batch[name].to_numpy(zero_copy_only=False)
+        labels.append(np.asarray(batch[label].to_pylist()))
+        first += len(batch)
+    features.flush()
+    return Labelled("the table", _mapped(folder / "features.npy"), np.concatenate(labels) if labels else np.empty(0))
