@@ -25,6 +25,7 @@ MOVED = {
     "features": "datasets",
     "qpu": "hardware",
     "report": "reproduce",
+    "threads": "large",
     "tracking": "guide",
     "tutorial": "guide",
 }

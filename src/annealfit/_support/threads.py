@@ -2,7 +2,7 @@
 
 A product of small matrices on two threads is hardly faster than on one, and many times slower where the second core
 is busy: each thread waits for the other. So linear algebra runs on one thread unless a single product is large, and
-the threads of a caller (joblib, Dask, a grid search) are never multiplied by ours. See docs/threads.md.
+the threads of a caller (joblib, Dask, a grid search) are never multiplied by ours. See docs/large.md.
 """
 
 from __future__ import annotations
