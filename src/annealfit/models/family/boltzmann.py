@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,6 +142,12 @@ class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     ((1797, 64), True)
 
     """
+
+    _numbers = (*QUBOEstimator._numbers, "n_iter_", "offset_", "scale_", "_n_features_out")
+    _arrays: ClassVar = {
+        **{"components_": "MD", "intercept_visible_": "D", "intercept_hidden_": "M"},
+        **{"label_components_": "MC", "label_intercept_": "C"},
+    }
 
     def __init__(
         self,

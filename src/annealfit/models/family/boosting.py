@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from annealfit._support.arrays import Array
-from annealfit._support.errors import check_number
+from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit.models.family.solving import QUBOEstimator, check_labels, labels_of
 from annealfit.problems.curvature import Curvature
@@ -22,6 +23,49 @@ from annealfit.problems.problem import Problems
 
 MARGINS = 24  # tried for each class, from the least vote to as many votes as there are weak learners
 POOLS = 1  # the path of their seeds below that of a fit
+
+
+@dataclass
+class SavedTree:
+    """A decision tree from a file: what scikit-learn's tree has for each node, and the vote ±1 of a row there."""
+
+    feature: NDArray[np.int64]
+    threshold: Array
+    children_left: NDArray[np.int64]  # below 0 at a leaf
+    children_right: NDArray[np.int64]
+    votes: Array
+
+    @classmethod
+    def of(cls, learner: Any) -> SavedTree:
+        """Return the tree of a learner that is one."""
+        if isinstance(learner, cls):
+            return learner
+        if type(learner) is not DecisionTreeClassifier:
+            raise InvalidInputError(
+                f"a {type(learner).__name__} cannot be saved as a weak learner, only decision trees"
+            )
+        tree = learner.tree_
+        votes = learner.classes_[tree.value[:, 0].argmax(axis=1)]
+        return cls(tree.feature, tree.threshold, tree.children_left, tree.children_right, votes)
+
+    def checked(self, n_features: int) -> SavedTree:
+        """Return this tree if its nodes follow each other and its features are some of so many."""
+        inner = np.flatnonzero(self.children_left >= 0)
+        for children in (self.children_left[inner], self.children_right[inner]):
+            if (children <= inner).any() or (children >= len(self.votes)).any():
+                raise FileFormatError("the nodes of a weak learner do not make a tree")
+        if (self.feature[inner] < 0).any() or (self.feature[inner] >= n_features).any():
+            raise FileFormatError(f"a weak learner asks for a feature that is none of {n_features}")
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Return the votes (N,) of rows, which are compared in single precision as scikit-learn does."""
+        rows, nodes = X.astype(np.float32), np.zeros(len(X), dtype=np.int64)
+        while (inner := np.flatnonzero(self.children_left[nodes] >= 0)).size:
+            own = nodes[inner]
+            left = rows[inner, self.feature[own]] <= self.threshold[own]
+            nodes[inner] = np.where(left, self.children_left[own], self.children_right[own])
+        return self.votes[nodes]
 
 
 class QBoostClassifier(ClassifierMixin, QUBOEstimator):
@@ -68,6 +112,11 @@ class QBoostClassifier(ClassifierMixin, QUBOEstimator):
     (True, True)
 
     """
+
+    _arrays: ClassVar = {
+        **{"weights_": "PT", "margins_": "P", "node_count": "T"},
+        **{"feature": "N", "threshold": "N", "children_left": "N", "children_right": "N", "votes": "N"},
+    }
 
     def __init__(
         self,
@@ -122,6 +171,17 @@ class QBoostClassifier(ClassifierMixin, QUBOEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with most votes, (N,)."""
         return labels_of(self.decision_function(X), self.classes_)
+
+    def _state(self) -> dict[str, Any]:
+        trees = [SavedTree.of(learner) for learner in self.estimators_]
+        nodes = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in SavedTree.__annotations__}
+        return super()._state() | {"node_count": np.array([len(tree.votes) for tree in trees]), **nodes}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        ends = np.cumsum(state.pop("node_count"))[:-1]
+        nodes = [np.split(state.pop(name), ends) for name in SavedTree.__annotations__]
+        self.estimators_ = [SavedTree(*parts).checked(self.n_features_in_) for parts in zip(*nodes, strict=True)]
+        super()._restore(state)
 
     @property
     def _levels(self) -> Levels:

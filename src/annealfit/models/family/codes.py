@@ -24,6 +24,8 @@ RIDGE = 1e-3  # of the number of rows: keeps atoms that are used together always
 class CodingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOEstimator):
     """A transformer whose output is codes a of rows x by `‖x − Da‖² + λ|a|₁`, all on the curvature `DᵀD`."""
 
+    _numbers = (*QUBOEstimator._numbers, "n_iter_", "_seed", "_n_features_out")
+
     n_components: int
     max_iter: int
     components_: Array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,8 @@ class BinaryMatrixFactorization(ClassifierMixin, CodingTransformer):
     ((1797, 40), True)
 
     """
+
+    _arrays: ClassVar = {"components_": "MD", "objective_": "I", "label_components_": "MC", "intercept_": "C"}
 
     def __init__(
         self,

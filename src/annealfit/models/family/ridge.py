@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +43,9 @@ class _LeastSquares:
 
 class _QUBORidge(QUBOEstimator):
     """What regression and classification share."""
+
+    _numbers = (*QUBOEstimator._numbers, "n_iter_")
+    _arrays: ClassVar = {"coef_": "PD", "intercept_": "P", "optimality_gap_": "P"}
 
     def __init__(
         self,
@@ -157,14 +160,25 @@ class QUBORidge(RegressorMixin, MultiOutputMixin, _QUBORidge):
 
     """
 
+    _numbers = (*_QUBORidge._numbers, "_targets_ndim")
+
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows X (N, D) and targets y (N,) or (N, P)."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         targets = np.asarray(y, dtype=np.float64)
         self._fit(X, targets.reshape(len(targets), -1), sample_weight)
+        self._targets_ndim = targets.ndim
         if targets.ndim == 1:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         return self
+
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"coef_": np.atleast_2d(self.coef_), "intercept_": np.atleast_1d(self.intercept_)}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        if self._targets_ndim == 1:
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
 
     def predict(self, X: Any) -> Array:
         """Return the predicted targets of rows, (N,) or (N, P)."""

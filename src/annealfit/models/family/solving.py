@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, SamplerError
+from annealfit._support.files import StrPath
 from annealfit._support.randomness import child_seeds, seed_of
+from annealfit.models.family import saving
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import Problems
 from annealfit.samplers import Sampler, Samples
@@ -73,11 +75,33 @@ class QUBOEstimator(BaseEstimator):
     After `fit`, `n_solves_` is the number of problems solved and `n_variables_` that of the bits of the largest.
     """
 
+    # What a file holds besides settings and labels: numbers, and arrays with a letter for each dimension. D are the
+    # features, C the classes, P the targets of a classifier; other letters are equal where they stand for one model.
+    _numbers: ClassVar[tuple[str, ...]] = ("n_solves_", "n_variables_")
+    _arrays: ClassVar[dict[str, str]]
+
     bits: int
     sampler: Any
     random_state: Any
     n_solves_: int
     n_variables_: int
+
+    def save(self, path: StrPath) -> None:
+        """Write the fitted model to one safetensors file (no pickle)."""
+        saving.save(self, path)
+
+    @classmethod
+    def load(cls, path: StrPath) -> Self:
+        """Read a model written by `save`; corrupt, truncated or foreign files are refused."""
+        return saving.load(cls, path)
+
+    def _state(self) -> dict[str, Any]:
+        """Return the numbers and the arrays that predictions need."""
+        return {name: getattr(self, name) for name in (*self._numbers, *self._arrays) if hasattr(self, name)}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Take over what `_state` returned."""
+        self.__dict__.update(state)
 
     def _default_sampler(self) -> Any:
         """Return what solves the problems if the user names nothing; None is the default of trainings."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isqrt
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import Tags
@@ -66,6 +66,9 @@ class BinarySparseCoding(CodingTransformer):
     (1797, 144)
 
     """
+
+    _numbers = (*CodingTransformer._numbers, "penalty_")
+    _arrays: ClassVar = {"components_": "MQ", "objective_": "I"}  # Q are the pixels of a patch
 
     def __init__(
         self,

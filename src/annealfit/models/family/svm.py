@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,12 @@ class QUBOSVC(ClassifierMixin, QUBOEstimator):
     (300, True)
 
     """
+
+    _numbers = (*QUBOEstimator._numbers, "gamma_")
+    _arrays: ClassVar = {
+        **{"support_": "S", "support_vectors_": "SD", "dual_coef_": "PS", "intercept_": "P"},
+        **{"energies_": "P", "lower_bounds_": "P"},
+    }
 
     def __init__(
         self,

@@ -1,0 +1,74 @@
+"""A fitted model of the family as one safetensors file, and back."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from annealfit._support.description import describe, is_plain
+from annealfit._support.files import StrPath, read_tensors, write_tensors
+from annealfit.models import files
+from annealfit.samplers.catalogue import resolve_sampler
+
+if TYPE_CHECKING:
+    from annealfit.models.family.solving import QUBOEstimator
+
+Model = TypeVar("Model", bound="QUBOEstimator")
+
+
+def save(model: QUBOEstimator, path: StrPath) -> None:
+    """Write the model; objects of the user are described, not stored."""
+    check_is_fitted(model)
+    parameters = model.get_params(deep=False)
+    sampler = parameters.pop("sampler")
+    plain = {name: value for name, value in parameters.items() if is_plain(value)}
+    state = model._state()
+    manifest = {
+        "parameters": describe(plain),
+        "not_stored": {name: repr(value) for name, value in parameters.items() if name not in plain},
+        "sampler": sampler if isinstance(sampler, str | None) else resolve_sampler(sampler).describe(),
+        "classes": files._labels_to_json(model.classes_) if hasattr(model, "classes_") else None,
+        "feature_names": list(getattr(model, "feature_names_in_", [])),
+        "n_features_in": model.n_features_in_,
+        "numbers": {name: describe(state[name]) for name in model._numbers},
+    }
+    write_tensors(path, type(model).__name__, {name: state[name] for name in state.keys() - model._numbers}, manifest)
+
+
+def load(kind: type[Model], path: StrPath) -> Model:
+    """Read a model of this kind; what does not describe one is refused."""
+    tensors, manifest = read_tensors(path, kind.__name__)
+    model = kind()
+    known = set(model.get_params(deep=False)) - {"sampler"}
+    for name, field in manifest["parameters"].entries().items():
+        if name not in known:
+            field.refuse(f"no such setting: {kind.__name__} has none of this name")
+        setattr(model, name, field.scalar())
+    not_stored = {name: text.text() for name, text in manifest["not_stored"].entries().items()}
+    model.sampler = files._restored_sampler(manifest.get("sampler"), not_stored)
+    for name, value in not_stored.items():
+        warnings.warn(f"{name}={value} is not part of the file; set it before fitting again", stacklevel=3)
+    model.n_features_in_ = manifest["n_features_in"].whole(minimum=1)
+    sizes = {"D": model.n_features_in_}
+    if manifest.get("classes") is not None:
+        model.classes_ = files._labels_from_json(manifest["classes"])
+        sizes["C"] = len(model.classes_)
+        sizes["P"] = sizes["C"] if sizes["C"] > 2 else 1
+    names = [name.text() for name in manifest["feature_names"].items()]
+    if names:
+        if len(names) != model.n_features_in_:
+            manifest["feature_names"].refuse(f"{model.n_features_in_} names")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    state: dict[str, Any] = {name: manifest["numbers"][name].scalar() for name in kind._numbers}
+    for name, letters in kind._arrays.items():
+        if "C" in letters and "C" not in sizes:  # of a fit without labels
+            continue
+        shape = tuple(sizes.get(letter) for letter in letters)
+        is_whole = name in tensors and tensors.tensors[name].dtype.kind == "i"
+        state[name] = tensors.whole(name, shape, minimum=-2) if is_whole else tensors.real(name, shape)
+        sizes.update(zip(letters, state[name].shape, strict=True))
+    model._restore(state)
+    return model
