@@ -6,9 +6,11 @@ import json
 import os
 import sys
 import warnings
+from itertools import combinations
 
 import dwave.graphs
 import pytest
+from dwave.embedding import is_valid_embedding
 
 from annealfit.hardware import chip as chips
 from annealfit.hardware.chip import Chip, EmbeddingStore, cache_folder
@@ -38,10 +40,10 @@ def file_of(cache, size=SIZE, asked=ASKED):
 
 
 def rewrite(path, change):
-    """The file with its content changed, and a digest that fits."""
+    """The file with its content changed."""
     content = json.loads(path.read_text())["content"]
     change(content)
-    path.write_text(json.dumps({"sha256": chips._digest_of(content), "content": content}))
+    path.write_text(json.dumps({"content": content}))
 
 
 def test_what_was_found_is_read_back_and_nothing_is_searched(cache, searches):
@@ -53,7 +55,6 @@ def test_what_was_found_is_read_back_and_nothing_is_searched(cache, searches):
     assert again.tiles(SIZE, ASKED) == found
     assert again.clique(SIZE) == Chip("third", GRAPH).clique(SIZE) == found[0]
     assert not searches
-    assert json.loads(file_of(cache).read_text())["content"]["variables"] == SIZE
     assert not list(cache.rglob("*.part"))
 
 
@@ -124,7 +125,7 @@ def a_folder(path):
     path.mkdir()
 
 
-# Changes to the content, with a digest that fits: only a look at the chip finds them.
+# Changes to the content that only a look at the chip finds.
 def a_broken_chain(content):
     here, there = content["tiles"][0][0], content["tiles"][1][0]  # of two tiles, so never coupled
     here[-1], there[-1] = there[-1], here[-1]
@@ -162,14 +163,6 @@ def no_tiles(content):
     content["tiles"] = []
 
 
-def another_graph(content):
-    content["graph"] = "0" * 64
-
-
-def another_size(content):
-    content["variables"] = SIZE + 1
-
-
 DAMAGES = [truncated, flipped, foreign, nested, enormous, a_folder, *([piped] if sys.platform != "win32" else [])]
 LIES = [
     a_broken_chain,
@@ -181,8 +174,6 @@ LIES = [
     a_text_for_a_qubit,
     no_list_of_tiles,
     no_tiles,
-    another_graph,
-    another_size,
 ]
 
 
@@ -206,8 +197,8 @@ def test_a_file_that_is_not_what_it_says_is_remade_with_a_word(cache, searches, 
         assert not searches
 
 
-def test_every_single_bit_counts(cache):
-    found = Chip("first", GRAPH).tiles(SIZE, ASKED)
+def test_whatever_bit_flips_what_is_read_embeds(cache):
+    Chip("first", GRAPH).tiles(SIZE, ASKED)
     path, store = file_of(cache), EmbeddingStore(GRAPH)
     whole = path.read_bytes()
     for bit in range(0, 8 * len(whole), 7):
@@ -216,7 +207,9 @@ def test_every_single_bit_counts(cache):
         path.write_bytes(payload)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            assert store.load(SIZE, ASKED) in (None, found)  # a space may become another one
+            tiles = store.load(SIZE, ASKED) or ()
+        for tile in tiles:  # a qubit may become another one that will do
+            assert is_valid_embedding(tile, list(combinations(range(SIZE), 2)), GRAPH)
 
 
 def test_a_cache_that_cannot_be_written_to_costs_only_time(tmp_path, monkeypatch, searches):

@@ -137,12 +137,6 @@ def _placed(heading: str, cell: Callable[[Any], str], otherwise: str = "–") ->
     return Column(heading, lambda row: cell(row) if row.embeds else otherwise)
 
 
-def _chains(row: Feasibility) -> str:
-    assert row.placement is not None
-    shortest, longest = row.placement.shortest_chain, row.placement.longest_chain
-    return str(longest) if shortest == longest else f"{shortest}–{longest}"
-
-
 def _if_varied(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
     """The columns that say more than one thing."""
     return [column for column in columns if len({column.cell(row) for row in rows}) > 1]
@@ -155,7 +149,10 @@ def _print_embeddings(rows: Sequence[Feasibility], one: str) -> None:
         Column("bits", lambda row: str(row.bits)),
         Column("variables", lambda row: f"{row.variables:,}"),
         Column("couplings", lambda row: f"{row.couplings:,}"),
-        _placed("chains", _chains),
+        _placed(
+            "chains",
+            lambda row: "–".join(map(str, sorted({row.placement.shortest_chain, row.placement.longest_chain}))),
+        ),
         _placed(
             f"qubits\n{one} / call",
             lambda row: f"{row.placement.qubits_of_a_class:,} / {row.placement.qubits_of_a_call:,}",

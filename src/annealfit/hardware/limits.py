@@ -38,11 +38,7 @@ def published_timing() -> dict[str, Any]:
 
 
 def access_seconds(timing: Mapping[str, Any], n_qubits: int, num_reads: int, **parameters: Any) -> float:
-    """Estimate the QPU access time of one call; `timing` is a solver's property `problem_timing_data`.
-
-    >>> round(access_seconds(published_timing(), n_qubits=1780, num_reads=100), 4)
-    0.0427
-    """
+    """Estimate the QPU access time of one call; `timing` is a solver's property `problem_timing_data`."""
     solver = require("dwave.cloud.solver", extra=EXTRA, purpose="estimating QPU access time")
     # D-Wave's own model. Of its solver it reads these properties only: no connection is needed.
     properties = SimpleNamespace(properties={"problem_timing_data": timing})
@@ -83,9 +79,6 @@ def torque_compensation(couplings: NDArray[np.float64], prefactor: float = CHAIN
     """Return the chain strength of uniform torque compensation, `prefactor · rms(J) · √(mean degree)`.
 
     `couplings` is strictly upper triangular, as `problem.to_ising()` gives it. Without couplings the strength is 1.
-
-    >>> torque_compensation(np.array([[0.0, 1.0], [0.0, 0.0]]), prefactor=2.0)
-    2.0
     """
     size, count = len(couplings), int(np.count_nonzero(couplings))
     if count == 0:
@@ -118,11 +111,7 @@ class CouplingLimit:
 
 
 def coupling_limits(properties: Mapping[str, Any]) -> tuple[CouplingLimit, ...]:
-    """Return the limits that a solver's properties publish: of qubits, of groups, both or none.
-
-    >>> coupling_limits({"per_group_coupling_range": [-13.0, 10.0]})
-    (CouplingLimit(name='per_group_coupling_range', low=-13.0, high=10.0),)
-    """
+    """Return the limits that a solver's properties publish: of qubits, of groups, both or none."""
     found = []
     for name in (PER_QUBIT, PER_GROUP):
         if properties.get(name) is None:
@@ -200,10 +189,6 @@ def resolve(
     """Return how a problem is scaled to fill a device's ranges beside its chains, and how much of it is resolved.
 
     Fields, couplings and chains stay within the ranges, and sums of couplings within the limits of the tile.
-
-    >>> resolution = resolve(np.ones(3), np.triu(np.array([[0.0, 8.0, -0.1]] * 3), 1))
-    >>> resolution.share_below[0.025]
-    0.6666666666666666
     """
     chain = torque_compensation(couplings, chain_prefactor)
     sizes = np.abs(couplings[couplings != 0])

@@ -37,14 +37,7 @@ Examples = Mapping[str, Callable[[int, int], QuadraticProblem]]  # by name, the 
 def study_hardware(
     devices: Sequence[Device], workloads: Sequence[Workload], examples: Examples | None = None
 ) -> Iterator[Feasibility]:
-    """Assess every workload on every device, lazily, with the coefficients of `examples`: by default of a training.
-
-    >>> from annealfit.hardware.feasibility import published_device
-    >>> from annealfit.hardware.topologies import ideal_chip
-    >>> rows = study_hardware([published_device(ideal_chip("Z12"))], [Workload(18, 10, bits) for bits in (3, 10)])
-    >>> [(row.embeds, round(row.resolutions["raw"].share_below[0.015], 2)) for row in rows]
-    [(True, 0.18), (False, 0.88)]
-    """
+    """Assess every workload on every device, lazily, with the coefficients of `examples`: by default of a training."""
     examples = class_examples() if examples is None else examples
     resolve_once = cache(partial(_resolve, examples))  # most devices have the same ranges
     for device, workload in product(devices, workloads):
@@ -74,12 +67,7 @@ def representative_problem(features: int, bits: int, seed: int = 42, coordinates
 
 
 def filter_examples(kernel: int, channels: int, seed: int = 42) -> tuple[int, Examples]:
-    """Features of a filter, and its problem, in raw coordinates; several channels are those of a layer before it.
-
-    >>> features, examples = filter_examples(kernel=5, channels=1)
-    >>> features, examples["raw"](features, 3).n_variables
-    (25, 78)
-    """
+    """Features of a filter, and its problem, in raw coordinates; several channels are those of a layer before it."""
     check_number("kernel", kernel, Integral, minimum=1, maximum=5, remedy="the digits have 8×8 pixels")
     check_number("channels", channels, Integral, minimum=1, remedy="a grey image has 1")
 

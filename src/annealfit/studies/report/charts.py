@@ -156,17 +156,22 @@ def times(found: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def png_address(image: ArrayLike) -> str:
-    """A greyscale image with values from 0 to 1 as a PNG in a data address, so that the page needs no other file."""
+    """A greyscale image with values from 0 to 1 as a PNG in a data address."""
     file = io.BytesIO()
     plotting("image").imsave(file, np.nan_to_num(np.asarray(image, float)), cmap="gray", vmin=0, vmax=1, format="png")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return data_address("image/png", file.getvalue())
 
 
 def figure_address(figure: Any) -> str:
     """A figure as a PNG in a data address."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=110)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return data_address("image/png", file.getvalue())
+
+
+def data_address(kind: str, content: bytes) -> str:
+    """Content as an address, so that the page needs no other file."""
+    return f"data:{kind};base64," + base64.b64encode(content).decode()
 
 
 def _numbers(values: Any) -> list[float | None]:

@@ -32,11 +32,7 @@ def claims_table(records: Sequence[Record]) -> Table:
 
 
 def _from_to(values: Sequence[float], digits: int = 0) -> str:
-    """The least and the greatest value; a single number where they read the same.
-
-    >>> _from_to([0.1, 0.2]), _from_to([1.04, 2.5], 1)
-    ('0', '1.0 to 2.5')
-    """
+    """The least and the greatest value; a single number where they read the same."""
     first, last = (f"{value:.{digits}f}".replace("-", "−") for value in (min(values), max(values)))
     return first if first == last else f"{first} to {last}"
 
@@ -138,15 +134,13 @@ def agreement_rows(records: Sequence[Record]) -> list[Row]:
 
 
 def opening_sentences(records: Sequence[Record]) -> list[str]:
-    """What the paper claims, whether its tables come out and under which reading, what decides, what one bit does.
-
-    All but the first is counted from the records; a sentence is left out where its runs are missing.
-    """
+    """The page's first sentences, counted from the records; one whose runs are missing is left out."""
     words, close = tables.layouts()["agreement"]["opening"], agreement_rows(records)
     told = [words["claim"]]
     for images in IMAGES:
         counts = [
-            f"{tables.label_of(row)} {row['within_5'].text} of {row['percentages'].text}"
+            f"{row['method' if row['preset'].text == '–' else 'preset'].text} "
+            f"{row['within_5'].text} of {row['percentages'].text}"
             for row in close
             if (row["study"].text, row["images"].text) == ("Benchmark", images)
         ]

@@ -20,7 +20,6 @@ from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import charts, claims, drawing, figures
 from annealfit.studies.report.tables import (
     NEAR_POINTS,
-    Table,
     all_tables,
     dataset_title,
     groups,
@@ -84,11 +83,7 @@ def _times(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit a reader would choose.
-
-    >>> duration(90), duration(7200)
-    ('1.5 minutes', '2.0 hours')
-    """
+    """A time in the unit a reader would choose."""
     for unit, size in (("hours", 3600), ("minutes", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
@@ -111,7 +106,10 @@ def render(
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, **settings)
     # JSON that cannot end the script element it stands in: `tojson` escapes <, > and &.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {"duration": duration, "as_csv": _csv_address}
+    environment.filters |= {
+        "duration": duration,
+        "as_csv": lambda table: charts.data_address("text/csv;charset=utf-8", to_csv(table).encode()),
+    }
     return environment.from_string(template).render(
         title=title,
         tables={table.name: table for table in tables},
@@ -127,10 +125,6 @@ def render(
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=charts.page_data(records),
     )
-
-
-def _csv_address(table: Table) -> str:
-    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(to_csv(table).encode()).decode()
 
 
 def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None = None) -> list[Path]:

@@ -120,11 +120,7 @@ def layouts() -> dict[str, Any]:
 
 
 def main_table(spec: RunSpec) -> str:
-    """The table that shows a run itself.
-
-    >>> main_table(RunSpec("digits", "qubo", 42, "literal", 20, step=1.0))
-    'step_study'
-    """
+    """The table that shows a run itself."""
     if spec.method in NETWORK_METHODS:
         return "filters"
     if spec.update_range is not None or spec.step is not None:
@@ -141,20 +137,12 @@ class Group:
 
     @property
     def data(self) -> str:
-        """The data set's name; that of the stated images says so, since they are other data.
-
-        >>> [Group(RunSpec("mnist", CLASSICAL, 42, images=images), ()).data for images in IMAGES]
-        ['mnist', 'mnist-stated']
-        """
+        """The data set's name; that of the stated images says so, since they are other data."""
         return self.spec.dataset + _STATED * (self.spec.images == "stated")
 
     @property
     def departure(self) -> str:
-        """What sets the runs apart from the settings of the table they belong to; empty if nothing does.
-
-        >>> Group(RunSpec("mnist", "qubo", 42, "literal", 20, max_iter=50), ()).departure
-        '50 iterations'
-        """
+        """What sets the runs apart from the settings of the table they belong to; empty if nothing does."""
         spec = self.spec
         if spec.method != "qubo":
             return ""
@@ -239,21 +227,13 @@ def _number(record: Record, name: str) -> float | None:
 
 
 def method_title(label: str) -> str:
-    """A method's name for readers.
-
-    >>> method_title("qubo_5")
-    'QUBO 5-bit'
-    """
+    """A method's name for readers."""
     known = {CLASSICAL: "Classical (SGD)", OPTIMUM: "Convex optimum"}
     return known.get(label) or f"QUBO {label.removeprefix('qubo_')}-bit"
 
 
 def dataset_title(data: str) -> str:
-    """A data set's name for readers, from its name or from `Group.data`.
-
-    >>> dataset_title("mnist-stated")
-    'MNIST, stated images'
-    """
+    """A data set's name for readers, from its name or from `Group.data`."""
     name = data.removesuffix(_STATED)
     return DATASET_TITLES.get(name, name) + _OTHER_IMAGES * (name != data)
 
@@ -302,16 +282,12 @@ def count_cell(count: int, paper: int | None = None) -> Cell:
     """A whole number, which must be the paper's exactly."""
     if paper is None:
         return Cell(f"{count:,}", count)
-    difference = count - paper
-    return Cell(f"{count:,}", count, None, paper, f"{paper:,}", difference, f"{difference:+,}", _NEAR[difference == 0])
+    off = count - paper
+    return Cell(f"{count:,}", count, None, paper, f"{paper:,}", off, f"{off:+,}", _NEAR[off == 0])
 
 
 def mean_cell(column: str, values: Sequence[float], paper: tuple[float, float | None] | None = None) -> Cell:
-    """Mean ± sample standard deviation of a column's values; beside it the paper's, and the difference.
-
-    >>> mean_cell("test_accuracy_percent", [50.0, 60.0], (52.0, None)).difference_text
-    '+3.0'
-    """
+    """Mean ± sample standard deviation of a column's values; beside it the paper's, and the difference."""
     mean = float(np.mean(values)) if len(values) else math.nan
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
     digits = 1 if column.endswith(("_percent", "_points")) else 3
@@ -399,11 +375,6 @@ def _wins_row(group: Group, baselines: Mapping[str, Group]) -> Row | None:
     }
 
 
-def label_of(row: Row) -> str:
-    """What the runs of a row are called: by their preset, or the baseline."""
-    return row["method"].text if row["preset"].text == "–" else row["preset"].text
-
-
 def paired_gains(group: Group, baseline: Group) -> list[float]:
     """Differences of the test accuracies on the seeds that both have."""
     theirs = {record.run.seed: record.test["accuracy"] for record in baseline.records}
@@ -411,11 +382,7 @@ def paired_gains(group: Group, baseline: Group) -> list[float]:
 
 
 def paired_p(gains: Sequence[float]) -> float:
-    """The p of the one-sided t-test that paired gains are above 0; NaN where the test is not defined.
-
-    >>> round(paired_p([0.1, 0.15, 0.05]), 3)
-    0.037
-    """
+    """The p of the one-sided t-test that paired gains are above 0; NaN where the test is not defined."""
     from scipy.stats import ttest_1samp
 
     if len(gains) < 2 or np.ptp(gains) < 1e-9:  # the test divides by the spread of the gains; rounding is none
@@ -449,11 +416,7 @@ def recall_pairs(group: Group) -> list[tuple[float, float]]:
 
 
 def fit_of_recalls(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Mean absolute difference in points, and correlation over classes; NaN where one side has no spread.
-
-    >>> fit_of_recalls([(10, 20), (20, 30), (60, 50)])[0]
-    10.0
-    """
+    """Mean absolute difference in points, and correlation over classes; NaN where one side has no spread."""
     if not pairs:
         return math.nan, math.nan
     ours, theirs = np.array(pairs).T
@@ -566,10 +529,7 @@ def filters_table(records: Sequence[Record]) -> Table:
 
 
 def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> list[Table]:
-    """Every table of the report, in the order of `tables.toml`; a table without rows is left out.
-
-    `asked` are the runs that should be there, as far as that is known.
-    """
+    """Every table that has rows, in the order of `tables.toml`; `asked` are the runs that should be there."""
     from annealfit.studies.report import claims  # which are made of the groups of this module
 
     errors = [(record.run.id, record.error) for record in records if record.error is not None]
@@ -595,10 +555,7 @@ def _coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec
 
 
 def to_values(table: Table) -> list[dict[str, Any]]:
-    """The rows as plain data at full precision; None where there is no number.
-
-    After a compared column come its spread, the paper's number and the difference.
-    """
+    """The rows as plain data; after a compared column come its spread, the paper's number and the difference."""
     rows = []
     for row in table.rows:
         values: dict[str, Any] = {}
