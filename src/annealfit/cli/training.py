@@ -26,7 +26,7 @@ from annealfit._support.threads import free_memory
 from annealfit.cli import options
 from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, warn
 from annealfit.data.datasets import RESIZE_METHODS, Dataset, is_feature_table, load_dataset, load_table
-from annealfit.data.datasets.own_data import image_files
+from annealfit.data.datasets.own_data import image_files, read_rows
 from annealfit.samplers.protocol import Preflight
 from annealfit.studies import records
 
@@ -340,33 +340,64 @@ def _print_run(run: TrainingRun, folder: Path, again: str, notes: Sequence[str],
 
 
 def predict(
-    model: Annotated[Path, Argument(help="A run folder, or the model file in it.")],
-    images: Annotated[list[Path], Argument(help="Image files, or folders of them; any size, resized to the model's.")],
+    model: Annotated[Path, Argument(help="A run folder, or a model file.")],
+    inputs: Annotated[
+        list[str],
+        Argument(
+            metavar="FILES…",
+            help="Image files, or folders of them, of any size; for a model of rows tables of features: .csv, .npy, "
+            ".npz or Parquet. - reads an image, or lines of CSV, from a pipe.",
+        ),
+    ],
     top: Annotated[int, Option(min=1, help="How many classes to show for each image.")] = 3,
     invert: Annotated[bool, Option("--invert", help="Swap dark and bright: data sets are bright on black.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Classify image files with a trained model.
+    """Classify images or rows of a table with a trained model.
+
+    For images a table is printed; for rows a line of CSV each, with the class and its probability.
 
     Examples of use:
 
     \b
       annealfit predict runs/demo runs/demo/samples/class-8.png
       annealfit predict runs/demo runs/demo/samples
+      annealfit predict runs/table new.csv > answers.csv
+      cat new.csv | annealfit predict runs/table - | cut -d, -f1
     """
     from annealfit.models.image_classifier import ImageClassifier
 
     path = model / records.MODEL_FILE if model.is_dir() else model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a sampler that was not stored does not matter here
-        loaded = ImageClassifier.load(path)
-    files = [file for image in images for file in image_files(image)]
-    pixels = np.stack([loaded.read_image(file) for file in files])
-    probabilities = loaded.predict_proba(1 - pixels if invert else pixels)
+        loaded = annealfit.load_model(path)
+    with _piped(inputs) as files:
+        if isinstance(loaded, ImageClassifier):
+            _predict_images(loaded, files, top, invert, as_json)
+        elif invert:
+            raise InvalidInputError("--invert is for images; the model takes rows of features")
+        else:
+            _predict_rows(loaded, files, top, as_json)
+
+
+@contextmanager
+def _piped(inputs: Sequence[str]) -> Iterator[list[Path]]:
+    """The paths of the inputs; standard input is kept in a temporary file."""
+    with tempfile.TemporaryDirectory(prefix="annealfit-") as folder:
+        piped = Path(folder) / "-"
+        if "-" in inputs:
+            piped.write_bytes(sys.stdin.buffer.read())
+        yield [piped if name == "-" else Path(name) for name in inputs]
+
+
+def _predict_images(model: Any, inputs: Sequence[Path], top: int, invert: bool, as_json: bool) -> None:
+    files = [file for image in inputs for file in image_files(image)]
+    pixels = np.stack([model.read_image(file) for file in files])
+    probabilities = model.predict_proba(1 - pixels if invert else pixels)
     answers = []
     for file, row in zip(files, probabilities, strict=True):
-        best = np.argsort(-row, kind="stable")[:top]
-        answers.append({"image": str(file), "classes": {loaded.class_names[i]: float(row[i]) for i in best}})
+        image = "-" if file.name == "-" else str(file)
+        answers.append({"image": image, "classes": _best(model.class_names, row, top)})
     if as_json:
         print_json(answers)
         return
@@ -381,3 +412,25 @@ def predict(
         ),
     ]
     print_table(answers, columns)
+
+
+def _predict_rows(model: Any, files: Sequence[Path], top: int, as_json: bool) -> None:
+    tables = [read_rows(file) for file in files]
+    names, probabilities = [*map(str, model.classes_)], [model.predict_proba(table) for table in tables]
+    answers: list[dict[str, Any]] = [
+        {"file": "-" if file.name == "-" else str(file), "row": number, "classes": _best(names, row, top)}
+        for file, rows in zip(files, probabilities, strict=True)
+        for number, row in enumerate(rows)
+    ]
+    if as_json:
+        print_json(answers)
+        return
+    rows = [
+        dict(zip(("class", "probability"), next(iter(answer["classes"].items())), strict=True)) for answer in answers
+    ]
+    typer.echo(records.csv_text(rows), nl=False)
+
+
+def _best(names: Sequence[str], probabilities: Any, top: int) -> dict[str, float]:
+    order = np.argsort(-probabilities, kind="stable")[:top]
+    return {names[i]: float(probabilities[i]) for i in order}

@@ -10,6 +10,7 @@ Parquet, a file or a folder of files              one column of labels, all othe
 
 from __future__ import annotations
 
+import csv
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -188,6 +189,56 @@ def read_table(
         _check_finite(path, part)
     class_names, encoded = _encode_labels(path, parts)
     return class_names, [(part.X, own) for part, own in zip(parts, encoded, strict=True)]
+
+
+def read_rows(path: Path) -> Any:
+    """Return rows of features (N, d) without labels: of a .npy, .npz or Parquet file, or else of lines of CSV.
+
+    Of an npz file the array `X` is taken, or `X_test`, or the only one.
+    """
+    if not path.exists():
+        raise MissingDataError(f"{path} does not exist; give a table of features")
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        arrays = read_arrays(path)
+        name = next((name for name in ("X", "X_test", *arrays) if name in arrays), "X")
+        if name not in arrays or (len(arrays) > 1 and name not in ("X", "X_test")):
+            raise InvalidInputError(f"{path} has the arrays {', '.join(arrays) or '(none)'}; the rows must be named X")
+        rows: Any = arrays[name]
+    elif suffix == ".npy":
+        rows = _mapped(path)
+    elif suffix == ".parquet":
+        rows = require("pandas", extra="parquet", purpose="reading Parquet files").read_parquet(path)
+        rows = rows.to_numpy()
+    else:
+        rows = _csv_rows(path)
+    check_table(rows, str(path))
+    return rows
+
+
+def _csv_rows(path: Path) -> NDArray[np.float64]:
+    """Return lines of numbers; a first line with words is a heading."""
+    check_regular(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            lines = [(reader.line_num, cells) for cells in reader if any(cells)]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is not a CSV file: {error}") from error
+    rows: list[list[float]] = []
+    for number, cells in lines:
+        try:
+            rows.append([float(cell) for cell in cells])
+        except ValueError as error:
+            if number > 1:
+                raise FileFormatError(
+                    f"{path}, line {number}: {error}; rows are numbers with commas between"
+                ) from error
+        if rows and len(rows[-1]) != len(rows[0]):
+            raise FileFormatError(f"{path}, line {number} has {len(rows[-1])} numbers, the first {len(rows[0])}")
+    if not rows:
+        raise FileFormatError(f"{path} has no rows of numbers")
+    return np.array(rows)
 
 
 def _check_finite(path: Path, part: Labelled) -> None:

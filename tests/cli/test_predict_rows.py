@@ -1,0 +1,99 @@
+"""`annealfit predict` on tables and in pipes: the answers are those of the model."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import annealfit
+from annealfit.data.features import RandomConvFeatures
+from annealfit.models.image_classifier import ImageClassifier
+
+IRIS, SPECIES = load_iris(return_X_y=True)
+NAMES = np.array(["setosa", "versi,color", "=virginica"])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    model = make_pipeline(StandardScaler(), annealfit.AnnealedClassifier(max_iter=30, random_state=0))
+    path = tmp_path_factory.mktemp("model") / "iris.safetensors"
+    annealfit.save_model(model.fit(IRIS, NAMES[SPECIES]), path)
+    return model, path
+
+
+def predict(*arguments, given=None):
+    command = [sys.executable, "-m", "annealfit", "predict", *map(str, arguments)]
+    return subprocess.run(command, input=given, capture_output=True, timeout=120)
+
+
+def as_csv(heading):
+    lines = [",".join(map(repr, row)) for row in IRIS.tolist()]
+    return "\n".join([*(["a,b,c,d"] if heading else []), *lines, ""]).encode()
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "npz", "pipe"])
+def test_rows(trained, tmp_path, kind):
+    model, path = trained
+    source, given = tmp_path / f"rows.{kind}", None
+    if kind == "npy":
+        np.save(source, IRIS)
+    elif kind == "npz":
+        np.savez(source, X=IRIS, y=SPECIES)
+    elif kind == "csv":
+        source.write_bytes(as_csv(heading=True))
+    else:
+        source, given = "-", as_csv(heading=False)
+    result = predict(path, source, given=given)
+    assert result.returncode == 0, result.stderr
+    rows = list(csv.DictReader(io.StringIO(result.stdout.decode())))
+    expected = ["'=virginica" if name == "=virginica" else name for name in model.predict(IRIS)]  # no formula
+    assert [row["class"] for row in rows] == expected
+    np.testing.assert_allclose([float(row["probability"]) for row in rows], model.predict_proba(IRIS).max(axis=1))
+
+
+def test_rows_as_json(trained, tmp_path):
+    model, path = trained
+    (tmp_path / "rows.csv").write_bytes(as_csv(heading=True))
+    answers = json.loads(predict(path, tmp_path / "rows.csv", "--json", "--top", 2).stdout)
+    assert [answer["row"] for answer in answers] == list(range(len(IRIS)))
+    assert [next(iter(answer["classes"])) for answer in answers] == model.predict(IRIS).tolist()
+    assert all(len(answer["classes"]) == 2 for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1,2,3,4\n1,x,3,4\n", "line 2: could not convert"),
+        (b"1,2,3,4\n1,2,3\n", "line 2 has 3 numbers, the first 4"),
+        (b"1,2,3\n", "3 features"),
+        (b"1,2,nan,4\n", "NaN"),
+        (b"a,b\n", "no rows of numbers"),
+    ],
+)
+def test_wrong_rows_are_refused(trained, content, message):
+    result = predict(trained[1], "-", given=content)
+    assert result.returncode == 2
+    assert message in result.stderr.decode()
+    assert b"Traceback" not in result.stderr
+
+
+def test_an_image_from_a_pipe(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    images = np.random.default_rng(0).random((40, 8, 8))
+    features = RandomConvFeatures(2, random_state=0).fit(images)
+    classifier = annealfit.AnnealedClassifier(max_iter=5, random_state=0).fit(
+        features.transform(images), np.arange(40) % 2
+    )
+    annealfit.save_model(ImageClassifier(features, classifier, ("cat", "dog")), tmp_path / "m.safetensors")
+    content = io.BytesIO()
+    pillow.fromarray((255 * images[0]).astype(np.uint8)).save(content, "png")
+    (answer,) = json.loads(predict(tmp_path / "m.safetensors", "-", "--json", given=content.getvalue()).stdout)
+    assert answer["image"] == "-"
+    assert sorted(answer["classes"]) == ["cat", "dog"]
