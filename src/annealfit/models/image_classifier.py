@@ -10,24 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from annealfit._support.errors import FileFormatError
 from annealfit._support.files import StrPath, read_tensors, write_tensors
-from annealfit._support.schema import Field
 from annealfit.data.datasets import GREY_WEIGHTS, RESIZE_METHODS, ImagePreparation, read_image
 from annealfit.data.features import OnnxFeatures, RandomConvFeatures
 from annealfit.models import AnnealedClassifier
 
 _KIND = "image classifier"
-
-
-def _preparation(stored: Field | None) -> ImagePreparation:
-    """What is done to images; 0.1.0 stored nothing of it: its command line always resized by area, without colour."""
-    if stored is None:
-        return ImagePreparation()
-    grey = stored.get("grey")  # 0.2.0 had one conversion, and did not name it
-    return ImagePreparation(
-        color=stored["color"].flag(),
-        resize=stored["resize"].one_of(RESIZE_METHODS),
-        grey="luma" if grey is None else grey.one_of(GREY_WEIGHTS),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +56,15 @@ class ImageClassifier:
         names = tuple(name.text() for name in manifest["class_names"].items())
         if len(names) < len(classifier.classes_):
             manifest["class_names"].refuse(f"a name for each of {len(classifier.classes_)} classes")
-        return cls(features, classifier, names, _preparation(manifest.get("preparation")))
+        preparation, stored = ImagePreparation(), manifest.get("preparation")
+        if stored is not None:  # 0.1.0 stored none: its command line always resized by area, without colour
+            grey = stored.get("grey")  # 0.2.0 had one conversion, and did not name it
+            preparation = ImagePreparation(
+                color=stored["color"].flag(),
+                resize=stored["resize"].one_of(RESIZE_METHODS),
+                grey="luma" if grey is None else grey.one_of(GREY_WEIGHTS),
+            )
+        return cls(features, classifier, names, preparation)
 
     def read_image(self, path: StrPath) -> NDArray[np.float64]:
         """An image file as this model was trained on them: read, made grey and resized in the same way."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_softmax
+from scipy.special import expit, log_softmax
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -101,6 +101,4 @@ def _probabilities_of(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _log_probabilities_of(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    if logits.ndim == 1:
-        return np.column_stack([log_expit(-logits), log_expit(logits)])
-    return log_softmax(logits, axis=1)
+    return log_softmax(logits if logits.ndim == 2 else np.column_stack([np.zeros_like(logits), logits]), axis=1)

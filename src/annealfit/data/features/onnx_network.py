@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, Self
@@ -31,6 +32,7 @@ _TYPES = {
 }
 
 
+@dataclass(repr=False, eq=False)
 class OnnxFeatures(TransformerMixin, BaseEstimator):
     """Images, or rows → the output of a network of any framework, flattened to rows of features.
 
@@ -67,26 +69,15 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
 
     """
 
-    def __init__(
-        self,
-        path: StrPath,
-        output: str | None = None,
-        *,
-        batch_size: int = 256,
-        image_shape: Sequence[int] | None = None,
-        channels_first: bool = True,
-        mean: float | Sequence[float] = 0.0,
-        std: float | Sequence[float] = 1.0,
-        inputs: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.path = path
-        self.output = output
-        self.batch_size = batch_size
-        self.image_shape = image_shape
-        self.channels_first = channels_first
-        self.mean = mean
-        self.std = std
-        self.inputs = inputs
+    path: StrPath
+    output: str | None = None
+    _: KW_ONLY
+    batch_size: int = 256
+    image_shape: Sequence[int] | None = None
+    channels_first: bool = True
+    mean: float | Sequence[float] = 0.0
+    std: float | Sequence[float] = 1.0
+    inputs: Mapping[str, Any] | None = None
 
     @staticmethod
     def outputs(path: StrPath) -> list[str]:
