@@ -25,8 +25,7 @@ from annealfit._support.errors import BudgetExhaustedError, SamplerError
 from annealfit.hardware.limits import published_timing
 from annealfit.samplers import BlockSampler, MockQPU, QPUSampler
 from annealfit.samplers.dwave import call_queue
-from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, DeviceAccess
-from annealfit.samplers.protocol import Receipt
+from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, DeviceAccess, Receipt
 
 PROPERTIES = {
     "problem_timing_data": published_timing(),

@@ -1,4 +1,4 @@
-"""What a sampler is, what it answers, and how its answers are checked: all that training knows of samplers."""
+"""The sampler protocol: problems in, `Samples` out, and the checks of answers. Training knows samplers by it alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from annealfit.problems.problem import Problems, QuadraticProblem
 
 @dataclass(frozen=True)
 class Preflight:
-    """What solving some problems once would take on a device: nothing has been submitted."""
+    """The estimated cost of solving some problems once on a device; nothing has been submitted."""
 
     calls: int
     qubits: int  # of the largest call
@@ -30,7 +30,7 @@ class Preflight:
 
     @classmethod
     def of_all(cls, parts: Sequence[Preflight]) -> Preflight:
-        """One after another: costs add up, and the worst of each limit counts."""
+        """Return the cost of solving parts one after another: sums of costs, the worst of each limit."""
         return cls(
             calls=sum(part.calls for part in parts),
             qubits=max(part.qubits for part in parts),
@@ -40,21 +40,8 @@ class Preflight:
         )
 
 
-@dataclass(eq=False)
-class Receipt:
-    """What a solve cost, and what went wrong on the way; filled while it runs."""
-
-    calls: int = 0
-    access_seconds: float = 0.0
-    faults: list[str] = field(default_factory=list)
-    breaks: list[tuple[float, int]] = field(default_factory=list)  # of each call: share of broken chains, reads
-
-
 class SolveInfo(TypedDict, total=False):
-    """What the samplers of this package say about a solve, each what it knows; seconds are those of the whole solve.
-
-    Samplers of other people may say more: an `info` is any mapping from names to values.
-    """
+    """The entries of `Samples.info` that samplers of this package write; seconds are those of the whole solve."""
 
     preprocessing_seconds: float
     sampling_seconds: float
@@ -71,14 +58,14 @@ class SolveInfo(TypedDict, total=False):
     # a device
     chain_strength: float  # in the device's units
     raw_energy: float  # the best read's before polishing
-    receipt: Receipt  # what the calls cost, shared by the problems of one solve
+    receipt: Any  # calls, cost and faults (`dwave.call_queue.Receipt`), shared by the problems of one solve
     # a problem that was solved in blocks: the answers of its blocks, in turn
     blocks: tuple[Samples, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The reads of one problem, with energies computed by us and never taken on trust.
+    """The reads of one problem, with energies that `Samples.of` computes from the bits.
 
     A sampler that could not solve a problem, and whose next try might, answers with `Samples.failed`.
     """
@@ -107,7 +94,7 @@ class Samples:
 
     @classmethod
     def failed(cls, problem: QuadraticProblem, reason: str, info: Mapping[str, Any] | None = None) -> Samples:
-        """No reads, and why: a lost connection, say. Training keeps the problem's weights and goes on."""
+        """Return an answer without reads, with the reason. Training keeps the problem's weights and continues."""
         none = np.empty((0, problem.n_parameters, problem.encoding.bits), dtype=np.uint8)
         return cls(none, np.empty(0), info or {}, reason)
 
@@ -158,10 +145,7 @@ class Sampler(Settings, ABC):
         return self.solve([problem], [seed])[0]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
-        """What the sampler adds to the history's row of an iteration that got these answers: always the same columns.
-
-        Most samplers add nothing; one that is paid for by use says what it cost.
-        """
+        """Return columns for the history's row of the iteration that got these answers: always the same columns."""
         return {}
 
     @property
@@ -170,17 +154,17 @@ class Sampler(Settings, ABC):
         return type(self).preflight is not Sampler.preflight
 
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
-        """What solving these problems would cost; None for a sampler that costs nothing but this computer's time."""
+        """Return the cost of solving these problems on a device; None for a sampler without one."""
         return None
 
     def restore_usage(self, history: Sequence[Mapping[str, Any]]) -> None:
-        """Take note of the history of a training that is resumed: what it cost so far, say."""
+        """Restore the cost so far from the history of a training that is resumed."""
 
     def prepare(self) -> None:
-        """Do what is done once per process, before any clock runs: compile, say."""
+        """Load or compile code, once per process, before a clock starts."""
 
     def close(self) -> None:
-        """Let go of what the sampler holds: a connection, say. Leaving a `with` block does it."""
+        """Close connections. Leaving a `with` block calls it."""
 
     def __enter__(self) -> Self:
         return self
@@ -198,24 +182,24 @@ class Sampler(Settings, ABC):
 
 # Exceptions of optional packages, by their modules: an error is one of them only if its package is loaded.
 _API, _CLIENT = "dwave.cloud.api.exceptions", "dwave.cloud.exceptions"
-_LASTING = tuple(f"Resource{what}Error" for what in ("Authentication", "AccessForbidden", "NotFound", "BadRequest"))
-_PASSING = "PollingTimeout", "CanceledFutureError", "ProblemUploadError"
+_PERMANENT = tuple(f"Resource{what}Error" for what in ("Authentication", "AccessForbidden", "NotFound", "BadRequest"))
+_TRANSIENT = "PollingTimeout", "CanceledFutureError", "ProblemUploadError"
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether trying again can help: time-outs and the network's troubles, not bad requests or missing rights.
+    """Whether a retry can help: after time-outs and network errors, not after bad requests or missing rights.
 
     >>> is_transient(TimeoutError("no answer")), is_transient(FileNotFoundError("no such file"))
     (True, False)
     """
-    if _is_one(error, _API, *_LASTING) or is_refusal(error):
+    if _is_one(error, _API, *_PERMANENT) or is_refusal(error):
         return False
-    of_others = _is_one(error, "requests.exceptions", "RequestException") or _is_one(error, _CLIENT, *_PASSING)
+    of_others = _is_one(error, "requests.exceptions", "RequestException") or _is_one(error, _CLIENT, *_TRANSIENT)
     return of_others or isinstance(error, (ConnectionError, TimeoutError))
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the solver looked at the problem and declined it: the same problem will be declined again."""
+    """Whether the solver declined the problem itself; it will decline it again."""
     return _is_one(error, _CLIENT, "SolverFailureError") and not _is_one(error, _CLIENT, "SolverOfflineError")
 
 
@@ -227,7 +211,7 @@ def _is_one(error: BaseException, module: str, *names: str) -> bool:
 def solve_checked(sampler: Sampler, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
     """The sampler's answers, checked: one per problem, of the right shape, bits and nothing else.
 
-    A failure that can pass (the network's) becomes failed answers. Any other error is a `SamplerError`.
+    A transient error becomes failed answers. Any other error is a `SamplerError`.
     """
     try:
         answers = sampler.solve(problems, seeds)

@@ -12,7 +12,7 @@ from typing import Any
 
 from annealfit._support.errors import BudgetExhaustedError, SamplerError
 from annealfit.hardware.limits import MICROSECOND, access_seconds, most_reads
-from annealfit.samplers.protocol import Receipt, is_refusal, is_transient
+from annealfit.samplers.protocol import is_refusal, is_transient
 
 _NEEDED = ("problem_timing_data", "problem_run_duration_range", "num_reads_range", "h_range", "j_range")
 _POLL_SECONDS = 0.02
@@ -78,6 +78,16 @@ class DeviceAccess:
         self.ledger.seconds += billed - reserved
 
 
+@dataclass(eq=False)
+class Receipt:
+    """Calls, cost and faults of a solve; filled while it runs."""
+
+    calls: int = 0
+    access_seconds: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    breaks: list[tuple[float, int]] = field(default_factory=list)  # of each call: share of broken chains, reads
+
+
 class CallFailedError(Exception):
     """A call failed in spite of its retries."""
 
@@ -108,26 +118,26 @@ class CallQueue:
     def carry_out(self, calls: Sequence[Call]) -> None:
         """Set the answer or the failure of every call; the pauses before retries grow."""
         tries = self.access.retries + 1
-        going = list(calls)
+        unfinished = list(calls)
         for attempt in range(tries):
             if attempt:
                 time.sleep(self.access.backoff_seconds * 2 ** (attempt - 1))
-            self._round(going)
-            going = [call for call in going if call.answer is None and call.failure is None]
-            if not going:
+            self._round(unfinished)
+            unfinished = [call for call in unfinished if call.answer is None and call.failure is None]
+            if not unfinished:
                 return
-        for call in going:
+        for call in unfinished:
             call.failure = CallFailedError(f"no answer in {tries} tries, the last: {call.fault}")
 
     def _round(self, calls: Sequence[Call]) -> None:
-        flying: deque[tuple[Call, Any, float]] = deque()
+        in_flight: deque[tuple[Call, Any, float]] = deque()
         for call in calls:
-            while flying and not self.access.has_room(call.estimate):
-                self._collect(*flying.popleft())
+            while in_flight and not self.access.has_room(call.estimate):
+                self._collect(*in_flight.popleft())
             pending = self._submit(call)
             if pending is not None:
-                flying.append((call, pending, time.monotonic() + self.access.timeout_seconds))
-        for entry in flying:
+                in_flight.append((call, pending, time.monotonic() + self.access.timeout_seconds))
+        for entry in in_flight:
             self._collect(*entry)
 
     def _submit(self, call: Call) -> Any:
@@ -144,7 +154,7 @@ class CallQueue:
         try:
             return call.submit()
         except Exception as error:
-            self._note(call, error)
+            self._record_error(call, error)
             return None
 
     def _collect(self, call: Call, pending: Any, deadline: float) -> None:
@@ -153,7 +163,7 @@ class CallQueue:
             in_time = _resolve(pending, deadline)
             billed = _billed(pending, call.estimate) if in_time else call.estimate
         except Exception as error:
-            self._note(call, error)
+            self._record_error(call, error)
             return
         self.access.settle(call.estimate, billed)
         self.receipt.access_seconds += billed
@@ -163,7 +173,7 @@ class CallQueue:
         call.failure = CallFailedError(f"no answer within {self.access.timeout_seconds:g} s")
         self.receipt.faults.append(f"TimeoutError: {call.failure}")
 
-    def _note(self, call: Call, error: Exception) -> None:
+    def _record_error(self, call: Call, error: Exception) -> None:
         """Decide from an error whether its call is tried again."""
         call.fault = f"{type(error).__name__}: {error}"
         if is_transient(error):

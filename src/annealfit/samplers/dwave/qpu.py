@@ -26,8 +26,8 @@ from annealfit.hardware.limits import (
     resolve,
 )
 from annealfit.problems.problem import QuadraticProblem
-from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, DeviceAccess
-from annealfit.samplers.protocol import Preflight, Receipt, Sampler, Samples
+from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, DeviceAccess, Receipt
+from annealfit.samplers.protocol import Preflight, Sampler, Samples
 
 if TYPE_CHECKING:
     import dimod
