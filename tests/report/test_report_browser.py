@@ -64,7 +64,6 @@ def test_every_section_is_drawn(page):
     assert all_of(page, "#curve-chart polyline.curve")
     assert all_of(page, "#gap-chart polyline.curve")
     assert all_of(page, "#confusions td.right")
-    assert all_of(page, '#times svg[role="img"] .here')
     images = all_of(page, "#samples img")
     assert len(images) == 10
     assert all(image.get_attribute("alt") and image.get_property("naturalWidth") == 8 for image in images)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import TaskProgressColumn, TextColumn, TimeRemainingColumn
 from typer import Option
 
 import annealfit
@@ -92,19 +91,11 @@ def compare(
         if (out / COMPARISON_FILE).exists():
             raise InvalidInputError(f"{out} holds a comparison already; name another folder with --out")
         remove_leftovers(out / "problems")
-    solves = len(bases) * len(every_bits) * ((repeats + 1) * (2 if late else 1) + iterations)
-    done = dict.fromkeys(made, 0)
-    columns = TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
+    names = list(made)
     with ExitStack() as stack:
         for sampler in made.values():  # one may have a connection to close
             stack.enter_context(sampler)
-        update = stack.enter_context(progress_bar("Comparing", *columns, total=solves * len(made)))
-
-        def on_solve(name: str) -> None:
-            done[name] += 1
-            # Samplers before it are done, also where a failure or convergence saved them solves.
-            update(completed=list(made).index(name) * solves + done[name], description=name)
-
+        update = stack.enter_context(progress_bar("Comparing", total=len(made)))
         found = compare_samplers(
             solving,
             prepared,
@@ -117,7 +108,7 @@ def compare(
             target=target,
             truth_seconds=truth_limit,
             seed=seed,
-            on_solve=on_solve,
+            on_solve=lambda name: update(completed=names.index(name), description=name),
         )
     stored = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
     document = {

@@ -114,9 +114,15 @@ def train(
       annealfit train embeddings.npy --labels labels.npy --standardize features
       annealfit train digits --bits 2 --sampler mock-qpu:topology=Z12,faults=0.1
     """
+    from annealfit.studies.report import figures
+
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    if resume:
-        _check_resumable(out)
+    if resume and (out is None or not (out / records.CHECKPOINT_FILE).exists()):
+        raise InvalidInputError(
+            "--resume needs --out, the folder of the run to continue"
+            if out is None
+            else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
+        )
     is_table = is_feature_table(Path(dataset))
     if train_filters and is_table:
         raise InvalidInputError("--train-filters needs images, not a table of features; leave it out")
@@ -167,17 +173,12 @@ def train(
                 with training_progress(estimator.max_iter) as on_iteration:
                     run = run_training(callbacks=[on_iteration])
                 records.save_run(run, folder, config)
-    notes = [*(_draw_run(run, folder) if plots else ()), *_sampler_notes(run.classifier)]
+    notes = _sampler_notes(run.classifier)
+    try:
+        figures.save_run_figures(run, folder) if plots else None
+    except MissingDependencyError as error:
+        notes.insert(0, f"No plots: {error}")
     _print_run(run, folder, again, notes, as_json=as_json)
-
-
-def _check_resumable(out: Path | None) -> None:
-    if out is None:
-        raise InvalidInputError("--resume needs --out, the folder of the run to continue")
-    if not (out / records.CHECKPOINT_FILE).exists():
-        raise InvalidInputError(
-            f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
-        )
 
 
 @contextmanager
@@ -208,12 +209,13 @@ def _network_training(load: Callable[..., Dataset], features: dict[str, Any], ne
 @contextmanager
 def _head_training(classifier: Any, prepare: Callable[[Path], Prepared], baselines: bool | None) -> Iterator[_Training]:
     """The training of a classifier on features, in memory or in temporary files."""
+    from annealfit.data.rows import is_out_of_core
     from annealfit.studies import run_training
 
     with tempfile.TemporaryDirectory(prefix="annealfit-") as folder:
         prepared = prepare(Path(folder))
         described = None if prepared.features is None else describe(prepared.features.get_params())
-        beside = prepared.is_in_memory if baselines is None else baselines
+        beside = not is_out_of_core(prepared.X_train) if baselines is None else baselines
         rows = prepared.X_train, prepared.dataset.y_train
         yield rows, described, partial(run_training, prepared, classifier, baselines=beside)
 
@@ -224,7 +226,7 @@ def _prepare_table(
     choose("--standardize (of a table)", standardize, ("none", "features"))
     rows = load_table(path, labels, folder, seed=seed, **{"n_train": None, "n_test": None, **subset})
     if standardize == "none":
-        return annealfit.studies.Prepared.of_rows(rows)
+        return annealfit.studies.Prepared(rows, None, rows.X_train, rows.X_test)
     return annealfit.studies.Prepared.of(rows, annealfit.data.features.RowScaler())
 
 
@@ -285,17 +287,6 @@ def _sampler_notes(classifier: AnnealedClassifier) -> list[str]:
     if classifier.stop_reason_ in ("budget", "sampler"):
         notes.append("What was learnt is saved, and --resume goes on from there.")
     return notes
-
-
-def _draw_run(run: TrainingRun, folder: Path) -> list[str]:
-    """Save the figures; without matplotlib return a note that says so."""
-    from annealfit.studies.report import figures
-
-    try:
-        figures.save_run_figures(run, folder)
-    except MissingDependencyError as error:
-        return [f"No plots: {error}"]
-    return []
 
 
 def _percent(part: str, metric: str) -> Callable[[Any], str]:

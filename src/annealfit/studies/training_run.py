@@ -23,7 +23,7 @@ import annealfit
 from annealfit._support.randomness import seed_of
 from annealfit.data.datasets import Dataset
 from annealfit.data.features import RandomConvFeatures, RowScaler
-from annealfit.data.rows import NpyTable, chunk_bounds, is_out_of_core
+from annealfit.data.rows import NpyTable, chunk_bounds
 from annealfit.models import AnnealedClassifier, AnnealedConvNet
 from annealfit.models.baselines import ADAM_RATE, SGD_RATE, solve_logistic, train_adam, train_sgd
 from annealfit.models.conv_net import with_trained_layers
@@ -53,11 +53,6 @@ class Prepared:
         return cls(dataset, features, features.fit_transform(dataset.X_train), features.transform(dataset.X_test))
 
     @classmethod
-    def of_rows(cls, dataset: Dataset) -> Prepared:
-        """Use rows that are features already."""
-        return cls(dataset, None, dataset.X_train, dataset.X_test)
-
-    @classmethod
     def on_disk(cls, dataset: Dataset, features: RandomConvFeatures, folder: Path) -> Prepared:
         """Write the features in single precision to files of a folder, chunk by chunk."""
         features.fit(dataset.X_train)
@@ -68,11 +63,6 @@ class Prepared:
     def n_classes(self) -> int:
         """Classes of the data set, C."""
         return len(self.dataset.class_names)
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether the features are arrays in memory."""
-        return not is_out_of_core(self.X_train)
 
     def head(self, regularization: float) -> LinearHead:
         """Return the objective of the training part."""

@@ -36,7 +36,6 @@ def page_data(records: Sequence[Record]) -> dict[str, Any]:
         "curves": curves(found),
         "confusions": confusions(found),
         "samples": samples(found),
-        "times": times(found),
     }
 
 
@@ -140,19 +139,6 @@ def samples(found: Sequence[Group]) -> list[dict[str, Any]]:
             "methods": methods,
         })  # fmt: skip
     return shown
-
-
-def times(found: Sequence[Group]) -> list[dict[str, Any]]:
-    """Seconds of a run, ours and the paper's."""
-    return [
-        {
-            "dataset": dataset_title(group.data),
-            "name": series_name(group),
-            "seconds": _numbers([group.mean("seconds")])[0],
-            "paper": group.cell("seconds").paper,
-        }
-        for group in found
-    ]
 
 
 def png_address(image: ArrayLike) -> str:

@@ -387,44 +387,7 @@
     render();
   }
 
-  // --- times
-
-  function Times(root) {
-    const [chooseDataset, content] = ["dataset", "content"].map((name) => role(root, name));
-    const datasets = unique(data.times.map((row) => row.dataset));
-    fill(chooseDataset, datasets);
-    function render() {
-      const rows = data.times.filter((row) => row.dataset === datasets[Number(chooseDataset.value)]);
-      const width = Math.max(280, content.clientWidth || 640);
-      const left = width < 500 ? 130 : 200;
-      const height = rows.length * 24 + 44;
-      const all = rows.flatMap((row) => [row.seconds, row.paper]).filter((value) => value > 0).map(Math.log10);
-      const [low, high] = all.length ? [Math.min(...all) - 0.1, Math.max(...all) + 0.1] : [0, 1];
-      const x = (value) => left + ((Math.log10(value) - low) / (high - low)) * (width - left - 20);
-      content.replaceChildren();
-      const svg = draw(content, "svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": rows.map((row) => `${row.name}: ${short(row.seconds)} seconds${row.paper ? `, paper ${short(row.paper)}` : ""}`).join("; ") });
-      for (const [place, value] of ticks(low, high, true, width / 120)) {
-        const at = x(10 ** place);
-        draw(svg, "line", { class: "grid", x1: at, x2: at, y1: 4, y2: height - 36 });
-        draw(svg, "text", { x: at, y: height - 20, "text-anchor": "middle" }, short(value));
-      }
-      draw(svg, "text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "Seconds");
-      rows.forEach((row, place) => {
-        const at = place * 24 + 16;
-        draw(svg, "text", { x: left - 12, y: at + 4, "text-anchor": "end" }, width < 500 ? row.name.replace("QUBO ", "") : row.name);
-        if (row.paper && row.seconds) draw(svg, "line", { class: "between", x1: x(row.seconds), x2: x(row.paper), y1: at, y2: at });
-        if (row.seconds) draw(draw(svg, "circle", { class: "here", cx: x(row.seconds), cy: at, r: 5 }), "title", {}, `here: ${short(row.seconds)} s`);
-        if (row.paper) draw(draw(svg, "path", { class: "there", d: `M${x(row.paper) - 6},${at}l6,-6l6,6l-6,6z` }), "title", {}, `paper: ${short(row.paper)} s`);
-      });
-    }
-    chooseDataset.addEventListener("change", render);
-    render();
-    let width = content.clientWidth;
-    new ResizeObserver(() => { if (content.clientWidth !== width) { width = content.clientWidth; render(); } }).observe(content);
-  }
-
   document.querySelectorAll('[data-chart="curves"]').forEach((root, number) => CurveChart(root, number));
   document.querySelectorAll('[data-chart="confusions"]').forEach(Confusions);
   document.querySelectorAll('[data-chart="samples"]').forEach(Samples);
-  document.querySelectorAll('[data-chart="times"]').forEach(Times);
 })();
