@@ -3,7 +3,7 @@
 import argparse
 import platform
 
-from benchmarks import annealing, dense_models, device_calls, large, other_samplers, products, qpu, training, versions
+from benchmarks import annealing, large, qpu, versions
 
 
 def main() -> None:
@@ -13,17 +13,7 @@ def main() -> None:
     print(
         f"Python {platform.python_version()}, {platform.processor() or platform.machine()}; times are least of several"
     )
-    for benchmark in (
-        annealing,
-        products,
-        dense_models,
-        other_samplers,
-        qpu,
-        device_calls,
-        training,
-        large,
-        versions,
-    ):
+    for benchmark in (annealing, qpu, large, versions):
         benchmark.run(quick=quick)
 
 
