@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class _Attributes:
-    """What every estimator has besides the keywords that all share."""
+    """Parameters of the subclasses, and attributes of a fitted estimator."""
 
     bits: int
     max_iter: int
@@ -99,10 +99,6 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
     def _trainer(self, data: TrainingData, sampler: Sampler, seed: int) -> Any:
         """Return the trainer of the objective."""
 
-    @abstractmethod
-    def _set_weights(self, weights: Any) -> None:
-        """Keep weights as attributes."""
-
     def _training_data(self, X: Any, y: Any, sample_weight: Any, validation_data: Any, seed: int) -> TrainingData:
         return self._data_of_tables(*training_tables(self, X, y, sample_weight, validation_data, seed), seed)
 
@@ -147,7 +143,7 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
                     )
             if result.stop_reason == "interrupted" and not result.history:
                 raise KeyboardInterrupt
-            self._keep(data, result)
+            self._store(data, result)
         if result.stop_reason == "interrupted":
             raise KeyboardInterrupt
         return self
@@ -209,8 +205,12 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
                 f"{self.classes_.tolist()}; these data have {n_features} and {classes.tolist()}"
             )
 
+    def _set_weights(self, weights: Any) -> None:
+        """Store the weights that a training found."""
+        self._set_head(weights)
+
     def _set_head(self, weights: NDArray[np.float64]) -> None:
-        """Keep weights (D, outputs) of the head, the biases in the last row."""
+        """Store the weights (D, outputs) of the head, the biases in the last row."""
         self.coef_ = np.ascontiguousarray(weights[:-1].T)
         self.intercept_ = weights[-1].copy()
 
@@ -338,8 +338,8 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
         """Invert `to_tensors`; what does not describe such a classifier is refused."""
         return files.from_tensors(cls, TensorFields.of(tensors), Field.of(manifest))
 
-    def _keep(self, data: TrainingData, result: TrainingResult) -> None:
-        """Take over the result, all of it at once."""
+    def _store(self, data: TrainingData, result: TrainingResult) -> None:
+        """Store the result of a training as attributes."""
         best = result.state.best if self.early_stopping else None
         weights = result.state.weights if best is None else best.weights
         with blas_threads(data.objective.multiplications):

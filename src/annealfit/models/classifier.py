@@ -173,9 +173,6 @@ class AnnealedClassifier(AnnealedEstimator):
             validation=None if data.validation is None else data.validation.figures,
         )
 
-    def _set_weights(self, weights: Array) -> None:
-        self._set_head(weights)
-
     def partial_fit(
         self,
         X: Any,

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import InvalidInputError
 from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
 
 # The bound of every iteration of a training: quick, and tight enough to tell annealers apart.
@@ -24,29 +23,16 @@ QUICK = {"max_sweeps": 30, "relative_gap": 1e-3}
 TIGHT = {"max_sweeps": 1000, "relative_gap": 1e-6}
 
 
-def lower_bound(problem: QuadraticProblem) -> float:
-    """Return a lower bound of the energy of a problem with a convex curvature.
-
-    >>> from annealfit.problems.encoding import Encoding
-    >>> problem = QuadraticProblem([[2.0]], [-1.0], Encoding(bits=3, range=1.0))
-    >>> round(problem.lower_bound(), 3)  # the minimum of 2u² − 2u, which lies between two levels
-    -0.5
-    """
-    bound = float(lower_bounds([problem])[0])
-    if bound == -np.inf:
-        raise InvalidInputError(
-            "the curvature has a negative eigenvalue, and the bound holds for convex problems only; "
-            "add a multiple of the identity to the curvature"
-        )
-    return bound
-
-
 def lower_bounds(
     problems: Sequence[QuadraticProblem], *, tight: bool = False, max_sweeps: int | None = None
 ) -> NDArray[np.float64]:
     """Return the lower bound of each problem (P,), −∞ where the curvature is not convex.
 
     More sweeps give a tighter bound; `tight` uses up to 1000.
+
+    >>> from annealfit.problems.encoding import Encoding
+    >>> lower_bounds([QuadraticProblem([[2.0]], [-1.0], Encoding(bits=3, range=1.0))]).round(3)  # of 2u² − 2u
+    array([-0.5])
     """
     effort = {**(TIGHT if tight else QUICK), **({} if max_sweeps is None else {"max_sweeps": max_sweeps})}
     bounds = np.empty(len(problems))

@@ -121,9 +121,12 @@ class QuadraticProblem:
 
     def lower_bound(self) -> float:
         """A rigorous lower bound of the energy over all bits, for a convex curvature (see `problems.bounds`)."""
-        from annealfit.problems import bounds
+        from annealfit.problems.bounds import lower_bounds
 
-        return bounds.lower_bound(self)
+        bound = float(lower_bounds([self])[0])
+        if bound == -np.inf:
+            raise InvalidInputError("the curvature has a negative eigenvalue; add a multiple of the identity to it")
+        return bound
 
     def to_qubo(self) -> tuple[NDArray[np.float64], float]:
         """`(Q, offset)`, dense and symmetric, linear terms on the diagonal: `E(b) = bᵀQb + offset`."""
@@ -260,18 +263,8 @@ def _newton_steps(curvature: Curvature, gradients: NDArray[np.float64]) -> NDArr
 
 def group_by_curvature(problems: Sequence[QuadraticProblem]) -> Iterator[tuple[NDArray[np.intp], Problems]]:
     """Yield groups of problems with a common curvature and number of bits, each with its positions."""
-    if isinstance(problems, Problems):
-        if problems.shares_curvature:
-            yield np.arange(len(problems)), problems
-            return
-        of_curvature: dict[Curvature, list[int]] = {}
-        for position, curvature in enumerate(problems.curvatures):
-            of_curvature.setdefault(curvature, []).append(position)
-        for curvature, found in of_curvature.items():
-            yield (
-                np.array(found),
-                Problems((curvature,), problems.gradients[found], problems.ranges[found], problems.bits),
-            )
+    if isinstance(problems, Problems) and problems.shares_curvature:
+        yield np.arange(len(problems)), problems
         return
     groups: dict[tuple[Curvature, int], list[int]] = {}
     for position, problem in enumerate(problems):
