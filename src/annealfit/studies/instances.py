@@ -178,6 +178,14 @@ class BestKnown:
     bits: str  # of 0 and 1, variable 0 first
     sha256: str  # of the coefficients it was found for
     couplings: int
+    date: str = "2026-11"  # when it was found; the records that do not say so are those of 0.2.0
+    searches: int = 1  # independent ones, the last time
+    reached: int = 1  # how many of them found this energy
+
+    @property
+    def strength(self) -> str:
+        """How much the record is worth, in words."""
+        return "proven" if self.proven else f"{self.reached} of {self.searches} searches"
 
 
 def best_known(instance: Instance) -> BestKnown:
