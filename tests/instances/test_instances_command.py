@@ -25,7 +25,7 @@ def test_listing():
     assert [row["name"] for row in rows] == [instance.name for instance in INSTANCES]
     assert all(row["variables"] == (row["d"] + 1) * row["K"] for row in rows)
     text = run("list", "--select", NAME).stdout
-    assert re.search(rf"{NAME}\s+19\s+153\s+-0.00960653\s+yes\s+yes", text)
+    assert re.search(rf"{NAME}\s+19\s+153\s+-0.00960653\s+proven, 2026-11\s+yes", text)
     assert f"1 of {len(INSTANCES)} instances" in text
 
 
@@ -43,7 +43,7 @@ def test_writing_tells_of_the_offset(tmp_path):
 def test_checking(tmp_path):
     samples = tmp_path / "answers.csv"
     samples.write_text(f"{NAME},{'0' * 19}\n{NAME},{best_known(find_instance(NAME)).bits}\n")
-    assert re.search(r"-0.00960653\s+-0.00960653\s+0\s+50.0%\s+optimal", run("check", samples).stdout)
+    assert re.search(r"-0.00960653\s+-0.00960653\s+proven, 2026-11\s+0\s+50.0%\s+optimal", run("check", samples).stdout)
     (row,) = json.loads(run("check", samples, "--json").stdout)
     assert (row["verdict"], row["success"], row["reads"], len(row["energies"])) == ("optimal", 0.5, 2, 2)
 

@@ -18,6 +18,7 @@ from annealfit.problems.export import file_offset, offset_note
 from annealfit.problems.export import write as write_problem
 
 instances_app = typer.Typer(no_args_is_help=True)
+_OF_RECORDS = ("proven", "strength", "date", "found_by")
 Select = Annotated[
     list[str] | None,
     Option(
@@ -113,7 +114,8 @@ def instances() -> None:
 def list_instances(select: Select = None, as_json: options.Json = False) -> None:
     """List the instances, their sizes, and the lowest energies known.
 
-    A proven energy is the optimum. One that is not is the best of many anneals, and yours may be better.
+    A proven energy is the optimum. One that is not is the best of several searches, and yours may be better, above all
+    where only one of them reached it.
 
     Examples of use:
 
@@ -126,7 +128,7 @@ def list_instances(select: Select = None, as_json: options.Json = False) -> None
     rows = [
         {
             **instance.describe(),
-            **pick(best_known(instance), "couplings", "sha256", "energy", "proven", "found_by"),
+            **pick(best_known(instance), "couplings", "sha256", "energy", *_OF_RECORDS),
             "available": is_available(instance.features.dataset),
         }
         for instance in select_instances(select or ())
@@ -139,7 +141,7 @@ def list_instances(select: Select = None, as_json: options.Json = False) -> None
         Column("variables", lambda row: str(row["variables"])),
         Column("couplings", lambda row: f"{row['couplings']:,}"),
         Column("best energy", lambda row: f"{row['energy']:.6g}"),
-        Column("proven", lambda row: yes_no(row["proven"]), "left"),
+        Column("record", lambda row: f"{row['strength']}, {row['date']}", "left"),
         Column("data here", lambda row: yes_no(row["available"]), "left"),
     ]
     print_table(rows, columns)
@@ -260,7 +262,7 @@ def check_samples(
                 "best_energy": score.best_energy,
                 "mean_energy": float(score.energies.mean()),
                 "best_known": score.known.energy,
-                "proven": score.known.proven,
+                **pick(score.known, *_OF_RECORDS),
                 **pick(score, "residual", "success", "verdict", "best_bits"),
                 "energies": score.energies.tolist(),
             }
@@ -273,6 +275,7 @@ def check_samples(
         Column("reads", lambda score: str(len(score.energies))),
         Column("best energy", lambda score: f"{score.best_energy:.6g}"),
         Column("best known", lambda score: f"{score.known.energy:.6g}"),
+        Column("record", lambda score: f"{score.known.strength}, {score.known.date}", "left"),
         Column("residual", lambda score: f"{0.0 if abs(score.residual) <= within else score.residual:.2g}"),
         Column("success", lambda score: f"{score.success:.1%}"),
         Column("best read is", lambda score: Text(score.verdict, "bold" * (score.verdict == "new best")), "fold"),
