@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from annealfit.studies.sampler_study import Estimate, estimate_share, estimate_time, time_to_solution
+from annealfit.studies.sampler_study import Estimate, estimate_share, time_to_solution
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,3 @@ def test_never_and_always_have_open_ends_and_no_read_says_nothing():
     assert never.high == pytest.approx(z2 / (64 + z2), abs=1e-6)
     assert always.low == pytest.approx(64 / (64 + z2), abs=1e-6)
     assert estimate_share(0, 0) == Estimate(0.0, 0.0, 1.0)
-
-
-def test_the_interval_of_a_share_is_carried_to_the_time():
-    time = estimate_time(2.0, Estimate(0.5, 0.25, 0.75))
-    ends = [2.0 * math.log(0.01) / math.log(rest) for rest in (0.5, 0.25, 0.75)]
-    assert (time.value, time.low, time.high) == tuple(map(pytest.approx, ends))
-    never = estimate_time(2.0, estimate_share(0, 64))
-    assert (never.value, never.high) == (math.inf, math.inf)
-    assert never.low == pytest.approx(2.0 * math.log(0.01) / math.log(1 - estimate_share(0, 64).high))
-    assert estimate_time(2.0, estimate_share(64, 64)).value == 2.0

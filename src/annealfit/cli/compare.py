@@ -211,31 +211,22 @@ def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str
     return notes
 
 
-def _number(value: float, digits: int = 3) -> str:
-    """A number that is not negative, with so many digits at least, and without a power of ten if it is large."""
-    if math.isinf(value):
-        return "∞"
-    return f"{value:,.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+def _number(value: float) -> str:
+    """A number that is not negative, with three digits at least, and without a power of ten if it is large."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _solution_time(row: Any) -> str:
-    seconds = row.seconds_to_solution.value
+    seconds = row.seconds_to_solution
     return "never" if math.isinf(seconds) else f"{'' if row.proven else '≥ '}{_number(1e3 * seconds)}"
-
-
-def _solution_span(row: Any) -> str:
-    time = row.seconds_to_solution
-    return "–" if math.isinf(time.low) else f"{_number(1e3 * time.low, 2)}–{_number(1e3 * time.high, 2)}"
 
 
 _SOLVING = (
     Column("residual\n%", lambda row: "0" if row.residual < _ROUNDING else _number(100 * row.residual)),
     Column("success\n%", lambda row: f"{'' if row.proven else '≤ '}{100 * row.success.value:.1f}"),
     Column("from–to", lambda row: f"{100 * row.success.low:.0f}–{100 * row.success.high:.0f}"),
-    Column("solved", lambda row: str(row.problems_solved)),
     Column("ms per\nread", lambda row: _number(1e3 * row.seconds_per_read)),
     Column("solution\nms", _solution_time),
-    Column("from–to", _solution_span),
 )
 
 
@@ -268,10 +259,9 @@ def _print(found: Comparison) -> None:
         say(f"{sampler} failed: {failure}")
     say(
         "Success: share of the reads that are the optimum. Solution: the time of a problem until one is, with "
-        f"{CONFIDENCE:.0%} confidence, median. From–to: {INTERVAL:.0%} confidence intervals. Residual: mean of "
-        "(E − E*)/|E*| over reads. Solved: problems of which some read is the optimum. The time of a device is its "
-        "access time. ≤ and ≥: an optimum was not proven within --truth-limit, and the best energy known stands for "
-        "it.",
+        f"{CONFIDENCE:.0%} confidence, median. From–to: {INTERVAL:.0%} confidence interval. Residual: mean of "
+        "(E − E*)/|E*| over reads. The time of a device is its access time. ≤ and ≥: an optimum was not proven within "
+        "--truth-limit, and the best energy known stands for it.",
         wrap=True,
     )
 

@@ -63,11 +63,6 @@ def time_to_solution(seconds: float, share: float) -> float:
     return seconds * math.log1p(-CONFIDENCE) / math.log1p(-share) if share > 0 else math.inf
 
 
-def estimate_time(seconds: float, share: Estimate) -> Estimate:
-    """The time to solution of an estimated share, at the share and at both ends of its interval."""
-    return Estimate(*(time_to_solution(seconds, p) for p in (share.value, share.high, share.low)))
-
-
 @dataclass(frozen=True, eq=False)
 class Truth:
     """The lowest energies (P,) known of some problems, and which of them are proven to be the lowest there are."""
@@ -153,15 +148,10 @@ class SolveRow:
     reads: tuple[int, ...] = ()  # of each problem
     successes: tuple[int, ...] = ()  # reads of each problem that are the lowest energy there is
     success: Estimate = Estimate(math.nan, math.nan, math.nan)  # share of all reads
-    seconds_to_solution: Estimate = Estimate(math.inf, math.inf, math.inf)  # median over the problems
+    seconds_to_solution: float = math.inf  # median over the problems
     residual: float = math.nan  # (E − E*)/|E*|, mean over reads and problems
     proven: bool = False  # every problem's lowest energy; else success is reaching the best known
     failure: str | None = None
-
-    @property
-    def problems_solved(self) -> int:
-        """Problems of which some read is a success."""
-        return sum(count > 0 for count in self.successes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,8 +303,7 @@ def rate_solves(taken: ProblemSet, solves: Mapping[str, Solves | str], target: f
     """A row per sampler, from its solves or from the reason why there are none.
 
     A read succeeds if its energy is within a relative `target` of the lowest that is known of the problem. The time to
-    solution is the median over the problems, and so are the ends of its interval: the time of a pooled share would
-    hide that a sampler never finds some of them.
+    solution is the median over the problems: that of a pooled share would hide that a sampler never finds some.
     """
     named = {name: SolveRow(name, taken.name, *taken.variant, proven=taken.truth.is_proven) for name in solves}
     return [
@@ -331,7 +320,7 @@ def _rate(row: SolveRow, taken: ProblemSet, found: Solves, target: float) -> Sol
     # The time of a device is its access time, which is paid for; around a simulated one the clock says nothing.
     spent = float(np.median(found.seconds)) if found.access_seconds is None else found.access_seconds
     per_read = spent * len(found.seconds) / sum(reads)
-    times = [estimate_time(per_read, estimate_share(*counts)) for counts in zip(successes, reads, strict=True)]
+    times = [time_to_solution(per_read, hits / max(count, 1)) for hits, count in zip(successes, reads, strict=True)]
     # Nothing is below a proven optimum but by rounding.
     residuals = [
         float(np.maximum(own - best, 0.0).mean() / abs(best))
@@ -345,7 +334,7 @@ def _rate(row: SolveRow, taken: ProblemSet, found: Solves, target: float) -> Sol
         reads=reads,
         successes=successes,
         success=estimate_share(sum(successes), sum(reads)),
-        seconds_to_solution=Estimate(*np.median([(t.value, t.low, t.high) for t in times], axis=0).tolist()),
+        seconds_to_solution=float(np.median(times)),
         residual=float(np.mean(residuals)) if residuals else math.nan,
     )
 
