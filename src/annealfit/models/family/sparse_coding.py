@@ -35,10 +35,12 @@ class BinarySparseCoding(CodingTransformer):
     sparsity : float
         λ as a share of the mean squared norm of the rows or patches.
     patch_size : int or None
-        Code the patches of so many pixels in height and width; rows are images then, of shape (N, H, W) or square
-        and flat. None codes whole rows.
+        Code the patches of so many pixels in height and width, each without its mean; rows are images then, of shape
+        (N, H, W) or square and flat. None codes whole rows.
     stride : int
         Pixels between patches.
+    pool : int or None
+        Add up the codes of the patches in the cells of a grid of so many rows and columns. None keeps every patch's.
     max_iter : int
         How often codes and dictionary are fitted in turn; 0 leaves a dictionary of rows.
     max_samples : int
@@ -75,9 +77,10 @@ class BinarySparseCoding(CodingTransformer):
         n_components: int = 64,
         bits: int = 1,
         *,
-        sparsity: float = 0.02,
+        sparsity: float = 0.05,
         patch_size: int | None = None,
         stride: int = 1,
+        pool: int | None = None,
         max_iter: int = 10,
         max_samples: int = 20_000,
         sampler: Any = None,
@@ -88,6 +91,7 @@ class BinarySparseCoding(CodingTransformer):
         self.sparsity = sparsity
         self.patch_size = patch_size
         self.stride = stride
+        self.pool = pool
         self.max_iter = max_iter
         self.max_samples = max_samples
         self.sampler = sampler
@@ -99,37 +103,39 @@ class BinarySparseCoding(CodingTransformer):
         check_number("stride", self.stride, Integral, minimum=1)
         check_number("max_samples", self.max_samples, Integral, minimum=1)
         check_number("sparsity", self.sparsity, minimum=0)
-        if self.patch_size is not None:
-            check_number("patch_size", self.patch_size, Integral, minimum=1)
+        for name in ("patch_size", "pool"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), Integral, minimum=1)
         patches = self._patches(self._checked(X, reset=True))
-        self._n_features_out = patches.shape[1] * patches.shape[2] * int(self.n_components)
+        cells = patches.shape[1:3] if self.pool is None else (int(self.pool),) * 2
+        if min(patches.shape[1:3]) < max(cells):
+            raise InvalidInputError(f"pool is {self.pool}; there are {patches.shape[1]} × {patches.shape[2]} patches")
+        self._n_features_out = cells[0] * cells[1] * int(self.n_components)
         rows = self._drawn(patches, generator)
         self.penalty_ = self.sparsity * (float(np.vecdot(rows, rows).mean()) or 1.0)
         self.components_ = self._alternate(rows, self.penalty_, generator, lowest=-np.inf)
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the codes of rows (N, M), or those of all patches of each image side by side (N, P·M)."""
+        """Return the codes of rows (N, M), or those of all patches or cells of each image side by side (N, P·M)."""
         patches = self._patches(self._rows(X))
         found = np.empty((len(patches), self._n_features_out), dtype=patches.dtype)
         images = max(1, PATCHES_AT_ONCE // (patches.shape[1] * patches.shape[2]))
         with self._solver(self._seed, count=False) as solver:
             for first in range(0, len(patches), images):
                 part = slice(first, first + images)
-                codes = self._codes(_flat(patches[part]), self.components_, self.penalty_, solver)
-                found[part] = codes.reshape(found[part].shape)
+                codes = self._codes(self._flat(patches[part]), self.components_, self.penalty_, solver)
+                codes = codes.reshape(*patches[part].shape[:3], -1)
+                if self.pool is not None:
+                    for axis in (1, 2):
+                        starts = np.arange(self.pool) * codes.shape[axis] // self.pool
+                        codes = np.add.reduceat(codes, starts, axis=axis)
+                found[part] = codes.reshape(len(codes), -1)
         return found
 
     def problems(self, X: Any) -> Problems:
         """Return the problems of coding rows, or all patches of images, with the fitted dictionary."""
-        return self._code_problems(_flat(self._patches(self._rows(X))), self.components_, self.penalty_)
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Return the rows `Da` of codes, (N, D), or the patches of images, (N, P·D)."""
-        codes = np.asarray(X, dtype=np.float64)
-        if codes.ndim != 2 or codes.shape[1] != self._n_features_out:
-            raise InvalidInputError(f"codes have shape {codes.shape}; expected (N, {self._n_features_out})")
-        return (codes.reshape(-1, int(self.n_components)) @ self.components_).reshape(len(codes), -1)
+        return self._code_problems(self._flat(self._patches(self._rows(X))), self.components_, self.penalty_)
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -165,14 +171,14 @@ class BinarySparseCoding(CodingTransformer):
         places = np.arange(count)
         if count > self.max_samples:
             places = np.sort(generator.choice(count, int(self.max_samples), replace=False))
-        return _flat(patches[np.unravel_index(places, patches.shape[:3])])
+        return self._flat(patches[np.unravel_index(places, patches.shape[:3])])
+
+    def _flat(self, patches: Array) -> Array:
+        """Return patches (…, height, width) as rows in double precision, those of images without their means."""
+        rows = patches.reshape(-1, patches.shape[-2] * patches.shape[-1]).astype(np.float64)
+        return rows if self.patch_size is None else rows - rows.mean(axis=1, keepdims=True)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _flat(patches: Array) -> Array:
-    """Return patches (…, height, width) as rows in double precision."""
-    return patches.reshape(-1, patches.shape[-2] * patches.shape[-1]).astype(np.float64)
