@@ -17,10 +17,9 @@ from sklearn.pipeline import make_pipeline
 
 from annealfit import AnnealedClassifier, AnnealedConvNet, Checkpoint, FilterMethod, RandomConvFeatures, load_dataset
 from annealfit._support.errors import CheckpointError, FileFormatError, InvalidInputError, SamplerError
-from annealfit.data.convolution import join_filters, split_filters
 from annealfit.data.rows import InMemoryRows
 from annealfit.problems.curvature import Curvature
-from annealfit.samplers import ExactSolver, LevelAnnealer, MockQPU, QPUSampler, RoundedSampler
+from annealfit.samplers import MockQPU, QPUSampler, RoundedSampler
 from annealfit.training import LevenbergMarquardt
 
 
@@ -243,7 +242,7 @@ def test_the_cost_of_a_step_is_known_before_it(small):
 # Stopping and resuming
 
 
-@pytest.mark.parametrize("stop_at", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("stop_at", [1, 3, 7])
 @pytest.mark.parametrize("settings", [{}, {"n_filters": (2, 2), "kernel_size": 2, "pool_size": (2, 1)}], ids=str)
 def test_stopped_and_resumed_is_uninterrupted(small, tmp_path, settings, stop_at):
     path = tmp_path / "c.safetensors"
@@ -329,15 +328,6 @@ def test_a_warm_start_continues_with_the_filters(small):
         net.set_params(n_filters=3).fit(*small)
 
 
-def test_a_fit_that_fails_leaves_the_network_as_it_was(small):
-    images, labels = small
-    net = make().fit(images, labels)
-    before = net.predict_proba(images)
-    with pytest.raises(InvalidInputError):
-        net.set_params(filter_method__layers=[7]).fit(images, labels)
-    np.testing.assert_array_equal(net.predict_proba(images), before)
-
-
 # Files
 
 
@@ -377,15 +367,6 @@ def test_inconsistent_tensors_are_refused(small):
         AnnealedConvNet.from_tensors({**tensors, "coef": np.ones((3, 5))}, manifest)
     with pytest.raises(FileFormatError, match="features"):
         AnnealedConvNet.from_tensors({n: t for n, t in tensors.items() if n != "features.filters.0"}, manifest)
-
-
-def test_filters_are_joined_and_split(small):
-    net = make(n_filters=3).fit(*small)
-    weights = join_filters(net.filters_[0], net.biases_[0])
-    assert weights.shape == (3, 19)
-    filters, biases = split_filters(weights, net.features_.network_.layers[0])
-    np.testing.assert_array_equal(filters, net.filters_[0])
-    np.testing.assert_array_equal(biases, net.biases_[0])
 
 
 # Conventions of scikit-learn, and invalid settings
@@ -450,12 +431,3 @@ def test_invalid_data_are_refused(small):
         make().predict(images)
     with pytest.raises(InvalidInputError, match="images have shape"):
         make(max_iter=1).fit(images, labels).predict(images[:, :5])
-
-
-def test_the_exact_solver_and_the_annealer_give_the_same_energies(small):
-    exact, annealed = (
-        make(n_filters=1, kernel_size=2, pool_size=3, bits=2, max_iter=3, sampler=sampler).fit(*small)
-        for sampler in (ExactSolver(max_variables=20), LevelAnnealer(num_reads=20))
-    )
-    energies = [[row["energy"] for row in net.history_] for net in (exact, annealed)]
-    np.testing.assert_allclose(*energies, rtol=1e-9)  # of the same problems, because all answers are optimal

@@ -12,7 +12,6 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -482,14 +481,3 @@ def test_the_sampler_is_part_of_a_model_file(iris, tmp_path):
     assert loaded.sampler == sampler
     assert loaded.get_params(deep=False) == clf.get_params(deep=False)
     np.testing.assert_array_equal(loaded.fit(*iris).coef_, clf.coef_)
-
-
-def test_predictions_are_those_of_logistic_regression(iris):
-    clf = AnnealedClassifier(max_iter=3000, random_state=0, tol=1e-8, patience=None).fit(*iris)
-    theirs = LogisticRegression(C=1 / (1e-3 * 150), tol=1e-10, max_iter=10_000).fit(*iris)
-    np.testing.assert_allclose(clf.predict_proba(iris[0]), theirs.predict_proba(iris[0]), atol=1e-3)
-    np.testing.assert_array_equal(clf.predict(iris[0]), theirs.predict(iris[0]))
-
-
-def test_the_rounded_sampler_has_no_settings():
-    assert RoundedSampler().get_params() == {}

@@ -82,7 +82,7 @@ def test_only_proportions_of_weights_matter():
     assert_same(fit(X, y, 3.0), fit(X, y))
 
 
-@pytest.mark.parametrize("size", [1e-310, 1e-45, 1e38, 1e307])
+@pytest.mark.parametrize("size", [1e-310, 1e307])
 @pytest.mark.parametrize("stored", ["memory", "mapped", "dask", "classes"])
 @pytest.mark.parametrize("n_features", [3, 110])
 def test_weights_of_any_size_are_those_of_size_one(size, stored, n_features, tmp_path):

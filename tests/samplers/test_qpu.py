@@ -183,27 +183,6 @@ def test_chain_breaks_are_weighted_by_occurrences():
     assert 0 < share <= 0.1  # nine of ten reads have none
 
 
-def test_retries_until_it_works_and_every_fault_is_on_the_receipt():
-    device = quiet(faults={"connection": 0.6, "timeout": 0.3}, seed=0)
-    sampler = sampler_on(device, retries=20)
-    answers = sampler.solve(problems(3), range(3))
-    summary = sampler.summarise(answers)
-    assert all(answer.failure is None for answer in answers)
-    assert len(device.injected) > 0
-    assert summary["calls"] == len(device.injected) + 1
-    assert summary["faults"].count("Error") == len(device.injected)
-
-
-def test_retries_that_do_not_help_fail_the_problems_of_that_call():
-    device = quiet(faults={"refused": 1.0})
-    sampler = sampler_on(device, retries=2)
-    answers = sampler.solve(problems(3), range(3))
-    assert device.calls == 3
-    assert all("no answer in 3 tries, the last: ResourceLimitsExceeded" in answer.failure for answer in answers)
-    with pytest.raises(SamplerError, match="was not solved"):
-        _ = answers[0].best_bits
-
-
 def test_what_no_retry_can_help_is_raised_at_once(monkeypatch):
     device = quiet()
     error = dwave.cloud.exceptions.SolverAuthenticationError("invalid token")
