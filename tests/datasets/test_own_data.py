@@ -1,12 +1,15 @@
+import json
 import os
 import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from annealfit import load_dataset
 from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError
-from annealfit.data.datasets import CorruptFileError, MissingDataError, load_table
+from annealfit.cli import app
+from annealfit.data.datasets import CorruptFileError, DataWarning, MissingDataError, load_table
 from annealfit.data.datasets.own_data import read_table
 
 GENERATOR = np.random.default_rng(1)
@@ -294,3 +297,41 @@ def test_a_pipe_is_refused_before_it_is_opened(tmp_path, suffix):
     os.mkfifo(tmp_path / f"rows.{suffix}")
     with pytest.raises(FileFormatError, match=f"rows.{suffix} is no file but a pipe"):
         read_table(tmp_path / f"rows.{suffix}", "labels", tmp_path)
+
+
+def folder_with_damaged_images(tmp_path):
+    from PIL import Image
+
+    for number in range(24):
+        (tmp_path / f"{number % 2}").mkdir(exist_ok=True)
+        Image.fromarray(np.full((6, 6), 8 * number, np.uint8)).save(tmp_path / f"{number % 2}" / f"{number}.png")
+    damaged = [tmp_path / "0" / "4.png", tmp_path / "1" / "7.png"]
+    for path in damaged:
+        path.write_bytes(b"damaged")
+    return damaged
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_all_unreadable_images_are_named_at_once_or_left_out(tmp_path, lazy):
+    pytest.importorskip("PIL")
+    damaged = folder_with_damaged_images(tmp_path)
+    named = ", ".join(map(str, damaged))
+    with pytest.raises(CorruptFileError, match=f"2 of 24 images cannot be read: {named}"):
+        load_dataset(tmp_path, n_test=4, lazy=lazy).X_train[:]
+    with pytest.warns(DataWarning, match=f"2 of 24 images cannot be read: {named}; they are left out"):
+        data = load_dataset(tmp_path, n_test=4, skip_unreadable=True, lazy=lazy)
+    assert (len(data.X_train[:]), len(data.X_test[:])) == (18, 4)
+
+
+def test_the_program_names_all_unreadable_images_or_leaves_them_out(tmp_path):
+    pytest.importorskip("PIL")
+    images, run = tmp_path / "images", str(tmp_path / "run")
+    images.mkdir()
+    folder_with_damaged_images(images)
+    train = ["train", str(images), "--max-iter", "2", "--no-plots", "--no-baselines", "--out", run]
+    runner = CliRunner()
+    assert "2 of 24 images cannot be read" in str(runner.invoke(app, train).exception)
+    assert "they are left out" in runner.invoke(app, [*train, "--skip-unreadable"]).output
+    assert "2 of 24 images cannot be read" in str(runner.invoke(app, ["predict", run, str(images)]).exception)
+    answers = json.loads(runner.invoke(app, ["predict", run, str(images), "--skip-unreadable", "--json"]).stdout)
+    assert len(answers) == 22

@@ -11,6 +11,7 @@ import os
 import sys
 import textwrap
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,6 +69,16 @@ def say(text: str = "", *, wrap: bool = False) -> None:
 def warn(text: str) -> None:
     """Print a line of any length on standard error."""
     errors.print(plain(text), soft_wrap=True)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print the warnings of a block as notes on standard error when it ends, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        warn(f"note: {text}")
 
 
 def print_json(value: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from functools import partial
@@ -15,7 +14,7 @@ from typer import Argument, Option
 
 from annealfit._support.files import working_in
 from annealfit.cli import options
-from annealfit.cli.output import Column, pick, print_json, print_table, progress_bar, say, warn
+from annealfit.cli.output import Column, pick, print_json, print_table, progress_bar, say, warn, warnings_as_notes
 from annealfit.data.datasets import is_available, load_dataset
 from annealfit.studies import paper_tables as paper
 
@@ -125,11 +124,8 @@ def reproduce(
 def _check_data(wanted: Collection[tuple[str, str]], download: bool) -> None:
     """Load each data set once: missing files are an error before hours of work, and warnings are printed once."""
     for name, images in sorted(wanted):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings_as_notes():
             load_dataset(name, images=images, download=download)
-        for warning in caught:
-            warn(f"note: {warning.message}")
 
 
 def _print_paper_table(table: Table) -> None:
@@ -169,11 +165,8 @@ def report(
     """
     from annealfit.studies.report.page import write_report
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with warnings_as_notes():  # records that are not whole
         paths = [str(path) for path in write_report(folder, out, assets_dir=tables)]
-    for warning in caught:  # records that are not whole
-        warn(f"note: {warning.message}")
     if as_json:
         print_json({"files": paths})
         return

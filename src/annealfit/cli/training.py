@@ -21,11 +21,12 @@ from typer import Argument, Option
 
 import annealfit
 from annealfit._support.description import describe
-from annealfit._support.errors import InvalidInputError, MissingDependencyError, choose
+from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError, choose
 from annealfit._support.threads import free_memory
 from annealfit.cli import options
-from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, warn
+from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, warn, warnings_as_notes
 from annealfit.data.datasets import RESIZE_METHODS, Dataset, is_feature_table, load_dataset, load_table
+from annealfit.data.datasets.images import readable_images
 from annealfit.data.datasets.own_data import image_files, read_rows
 from annealfit.samplers.protocol import Preflight
 from annealfit.studies import records
@@ -61,6 +62,9 @@ TrainSize = Annotated[
 TestSize = Annotated[
     str | None, Option(metavar="N|all", help="Images or rows to test on. Default: the paper's, or a quarter.")
 ]
+SkipUnreadable = Annotated[
+    bool, Option("--skip-unreadable", help="Leave out files that are no readable images, and name them.")
+]
 Baselines = Annotated[
     bool | None, Option(help="SGD and logistic regression beside it. Default: if they fit in memory.")
 ]
@@ -92,6 +96,7 @@ def train(
     baselines: Baselines = None,
     download: options.Download = False,
     seed: options.Seed = 42,
+    skip_unreadable: SkipUnreadable = False,
     out: Annotated[Path | None, Option(help="Run folder. Default: a new one below runs/.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     plots: Annotated[bool, Option(help="Draw the figures of the run.")] = True,
@@ -149,6 +154,7 @@ def train(
     estimator.set_params(sampler=chosen)
     subset = options.parse_subset(images, n_train, n_test)
     load = partial(load_dataset, dataset, seed=seed, size=size, color=color, resize=resize, download=download, **subset)
+    load = warnings_as_notes()(partial(load, skip_unreadable=skip_unreadable))
     if train_filters:
         opened = _network_training(load, features, estimator)
     elif is_table:
@@ -245,8 +251,7 @@ def _prepare_images(load: Callable[..., Dataset], extractor: annealfit.RandomCon
 def training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
     """A live bar with loss, accuracy and time left; warnings follow it."""
     bar = progress_bar("Training", total=max_iter, description="first iteration")
-    with warnings.catch_warnings(record=True) as caught, bar as update:
-        warnings.simplefilter("always", UserWarning)
+    with warnings_as_notes(), bar as update:
 
         def on_iteration(iteration: Iteration) -> None:
             row = iteration.row
@@ -254,8 +259,6 @@ def training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
             update(completed=row["iteration"], description=reached)
 
         yield on_iteration
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        warn(f"note: {text}")
 
 
 def _describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool) -> str:
@@ -342,6 +345,7 @@ def predict(
     ],
     top: Annotated[int, Option(min=1, help="How many classes to show for each image.")] = 3,
     invert: Annotated[bool, Option("--invert", help="Swap dark and bright: data sets are bright on black.")] = False,
+    skip_unreadable: SkipUnreadable = False,
     as_json: options.Json = False,
 ) -> None:
     """Classify images or rows of a table with a trained model.
@@ -364,7 +368,7 @@ def predict(
         loaded = annealfit.load_model(path)
     with _piped(inputs) as files:
         if isinstance(loaded, ImageClassifier):
-            _predict_images(loaded, files, top, invert, as_json)
+            _predict_images(loaded, files, top, invert, skip_unreadable, as_json)
         elif invert:
             raise InvalidInputError("--invert is for images; the model takes rows of features")
         else:
@@ -381,9 +385,14 @@ def _piped(inputs: Sequence[str]) -> Iterator[list[Path]]:
         yield [piped if name == "-" else Path(name) for name in inputs]
 
 
-def _predict_images(model: Any, inputs: Sequence[Path], top: int, invert: bool, as_json: bool) -> None:
+def _predict_images(model: Any, inputs: Sequence[Path], top: int, invert: bool, skip: bool, as_json: bool) -> None:
     files = [file for image in inputs for file in image_files(image)]
-    pixels = np.stack([model.read_image(file) for file in files])
+    try:
+        pixels = np.stack([model.read_image(file) for file in files])
+    except (FileFormatError, OSError):
+        with warnings_as_notes():
+            files = readable_images(files, skip=skip)
+        pixels = np.stack([model.read_image(file) for file in files])
     probabilities = model.predict_proba(1 - pixels if invert else pixels)
     answers = []
     for file, row in zip(files, probabilities, strict=True):

@@ -8,6 +8,7 @@ weights, and its name in `RESIZE_METHODS`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from annealfit._support.arrays import Array
 from annealfit._support.errors import FileFormatError, InvalidInputError, choose, require
 from annealfit._support.files import BoundedReader, StrPath, check_regular
-from annealfit.data.datasets.formats import CorruptFileError
+from annealfit.data.datasets.formats import CorruptFileError, DataWarning
 from annealfit.data.rows import SlicedTable
 
 MAX_PIXELS = 24_000_000  # of an image file; in double precision a pixel takes 24 bytes
@@ -49,7 +50,12 @@ class Part:
                 yield self.images[indices[start : start + _STACK]] / float(self.white)
         else:
             for index in indices:
-                yield read_image(self.images[index])[None]
+                try:
+                    image = read_image(self.images[index])
+                except (FileFormatError, OSError):
+                    readable_images(self.images)  # names all that are wrong
+                    raise
+                yield image[None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +113,29 @@ class ImageTable(SlicedTable):
                 f"the images have different sizes ({', '.join(sizes[:4])}); give a size to resize them to"
             )
         return np.concatenate(stacks)
+
+
+def readable_images(files: Sequence[Path], *, skip: bool = False) -> list[Path]:
+    """Return the image files that can be read; one error names all others, or a warning if they are skipped."""
+    wrong: dict[Path, Exception] = {}
+    for file in files:
+        try:
+            read_image(file)
+        except (FileFormatError, OSError) as error:
+            wrong[file] = error
+    first = next(iter(wrong.values()), None)
+    if first is None:
+        return list(files)
+    found = f"{len(wrong)} of {len(files)} images cannot be read: {', '.join(map(str, wrong))}"
+    if skip and len(wrong) < len(files):
+        warnings.warn(f"{found}; they are left out", DataWarning, stacklevel=2)
+        return [file for file in files if file not in wrong]
+    if len(wrong) == 1:
+        raise first
+    raise CorruptFileError(
+        f"{found} (the first: {first}); repair or remove them, or leave them out: --skip-unreadable, in Python "
+        "skip_unreadable=True"
+    ) from first
 
 
 def read_image(path: StrPath) -> Array:

@@ -60,6 +60,7 @@ def load_dataset(
     data_dir: str | os.PathLike[str] | None = None,
     download: bool = False,
     lazy: bool = False,
+    skip_unreadable: bool = False,
 ) -> Dataset:
     """Load a training and a test subset, decided by `seed`, of images resized to `size` × `size`.
 
@@ -91,6 +92,9 @@ def load_dataset(
         Fetch the data set if it is not there; without this the network is never used.
     lazy : bool
         `X_train` and `X_test` are tables that read and resize images whenever a slice is taken.
+    skip_unreadable : bool
+        Leave out files of a folder that are no readable images, with a warning that names them; every file is read
+        once more. Otherwise an error names all of them.
 
     Examples
     --------
@@ -120,7 +124,7 @@ def load_dataset(
         n_test = DATASETS[name].n_test if n_test is None else n_test
     else:
         path = _own_path(name)
-        title, parts = path.stem, read_own(path)
+        title, parts = path.stem, read_own(path, skip_unreadable=skip_unreadable)
     if color and not parts.train.has_color:
         raise InvalidInputError(f"{title} has no colour; load it with color=False")
     labels = [part.labels for part in parts.given]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from annealfit._support.errors import FileFormatError, InvalidInputError, require
 from annealfit._support.files import check_regular, read_array_header, read_arrays
 from annealfit.data.datasets.formats import CorruptFileError, MissingDataError
-from annealfit.data.datasets.images import Part, Parts
+from annealfit.data.datasets.images import Part, Parts, readable_images
 from annealfit.data.rows import NpyTable
 from annealfit.data.rows.rows import chunk_bounds
 from annealfit.data.rows.tables import check_table
@@ -41,10 +41,10 @@ class Labelled(NamedTuple):
     y: NDArray[Any]
 
 
-def read_own(path: Path) -> Parts:
+def read_own(path: Path, *, skip_unreadable: bool = False) -> Parts:
     """Read a folder of images or an npz file; class names are the names of the folders, or the labels in order."""
     if path.is_dir():
-        return _read_folder(path)
+        return _read_folder(path, skip_unreadable)
     if path.suffix.lower() == ".npz":
         parts = _read_npz(path)
         images = [_checked_images(path, name, X) for name, X, _ in parts]
@@ -68,7 +68,7 @@ def _images_among(files: Iterable[Path], folder: Path) -> list[Path]:
     return found
 
 
-def _read_folder(path: Path) -> Parts:
+def _read_folder(path: Path, skip: bool) -> Parts:
     # Two folders named train and test are parts if they hold folders; if they hold images, they are classes.
     has_parts = _folders(path) == ["test", "train"] and bool(_folders(path / "train"))
     train = path / "train" if has_parts else path
@@ -79,19 +79,22 @@ def _read_folder(path: Path) -> Parts:
         )
     if has_parts and (unknown := sorted(set(_folders(path / "test")) - set(class_names))):
         raise InvalidInputError(f"{path / 'test'} has classes that train does not have: {', '.join(unknown)}")
-    test = _folder_part(path / "test", class_names) if has_parts else None
-    return Parts(_folder_part(train, class_names), test, tuple(class_names))
+    test = _folder_part(path / "test", class_names, skip) if has_parts else None
+    return Parts(_folder_part(train, class_names, skip), test, tuple(class_names))
 
 
 def _folders(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _folder_part(path: Path, class_names: Sequence[str]) -> Part:
+def _folder_part(path: Path, class_names: Sequence[str], skip: bool) -> Part:
     folders = [path / name for name in class_names]  # a test part need not have every class
     images = [_images_among(folder.iterdir(), folder) if folder.is_dir() else [] for folder in folders]
     if not any(images):
         raise InvalidInputError(f"{path} has no folder of images; make one for each class, or remove it")
+    if skip:
+        kept = set(readable_images([file for files in images for file in files], skip=True))
+        images = [[file for file in files if file in kept] for files in images]
     labels = np.repeat(np.arange(len(images)), [len(files) for files in images])
     return Part(labels, [file for files in images for file in files])
 
