@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from annealfit._support.arrays import Array
-from annealfit._support.errors import InvalidInputError
+from annealfit._support.errors import check_number
 from annealfit._support.threads import blas_threads, in_order
 from annealfit.data.rows import is_out_of_core
 from annealfit.training.objectives import ConvNet, LinearHead
@@ -47,29 +47,21 @@ def train_sgd(
     steps: int = 1000,
 ) -> BaselineResult:
     """Gradient descent over the full batch, the paper's classical baseline: `W ← W − rate·∇f(W)`."""
-    if not np.isfinite(rate) or rate <= 0:
-        raise InvalidInputError(f"the learning rate is {rate!r}; it must be a finite number above 0")
+    check_number("the learning rate", rate, above=0)
     started = time.perf_counter()
     history: list[HistoryRow] = []
     with blas_threads(head.multiplications):
         point = head.at(initial_weights)
         for step in range(1, steps + 1):
             point = head.at(point.weights - rate * point.gradients.T)
-            row: HistoryRow = {
-                "iteration": step,
-                "loss": point.loss,
-                "cross_entropy": point.cross_entropy,
-                "accuracy": point.accuracy,
-                "seconds": time.perf_counter() - started,
-            }
-            history.append(row)
+            row = {"iteration": step, **point.figures(), "seconds": time.perf_counter() - started}
+            history.append(cast(HistoryRow, row))
     return BaselineResult(point.weights, history, time.perf_counter() - started)
 
 
 def solve_logistic(X: Any, y: ArrayLike, regularization: float) -> BaselineResult:
     """The optimum of the same loss, by scikit-learn's `LogisticRegression(C = 1/(λN))`; a table is read whole."""
-    if regularization <= 0:
-        raise InvalidInputError("logistic regression at λ = 0 may have no finite optimum; use regularization above 0")
+    check_number("regularization", regularization, above=0, remedy="at 0 there may be no finite optimum")
     started = time.perf_counter()
     # tol far below the default: this row is the yardstick of "how far from done".
     model = LogisticRegression(C=1 / (regularization * np.shape(X)[0]), solver="newton-cg", tol=1e-8, max_iter=1000)
@@ -95,8 +87,7 @@ def train_adam(
     `seconds` are those of the steps: the loss of all images, which a row has and Adam has no need of, is not on the
     clock. A true answer of `on_epoch`, which is told every row, ends the training.
     """
-    if not np.isfinite(rate) or rate <= 0:
-        raise InvalidInputError(f"the learning rate is {rate!r}; it must be a finite number above 0")
+    check_number("the learning rate", rate, above=0)
     weights = {name: np.array(own) for name, own in initial_weights.items()}
     means = {name: np.zeros((2, *own.shape)) for name, own in weights.items()}
     generator, step, seconds = np.random.default_rng(seed), 0, 0.0

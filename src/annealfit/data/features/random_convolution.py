@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, Self
 
@@ -31,6 +32,7 @@ _STANDARDIZATIONS = ("none", "pixels", "features")
 Sizes = int | Sequence[int]
 
 
+@dataclass(repr=False, eq=False)
 class RandomConvFeatures(TransformerMixin, BaseEstimator):
     """Images → features by convolution filters that are drawn once and never trained.
 
@@ -68,24 +70,14 @@ class RandomConvFeatures(TransformerMixin, BaseEstimator):
 
     """
 
-    def __init__(
-        self,
-        n_filters: Sizes = 2,
-        kernel_size: Sizes = 3,
-        pool_size: Sizes = 2,
-        *,
-        filters: str = "uniform",
-        standardize: str = "none",
-        image_shape: tuple[int, ...] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_filters = n_filters
-        self.kernel_size = kernel_size
-        self.pool_size = pool_size
-        self.filters = filters
-        self.standardize = standardize
-        self.image_shape = image_shape
-        self.random_state = random_state
+    n_filters: Sizes = 2
+    kernel_size: Sizes = 3
+    pool_size: Sizes = 2
+    _: KW_ONLY
+    filters: str = "uniform"
+    standardize: str = "none"
+    image_shape: tuple[int, ...] | None = None
+    random_state: Any = None
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draw the filters for images of shape (N, H, W), (N, H, W, channels) or flattened rows (N, H·W·channels)."""
