@@ -81,5 +81,5 @@ def test_the_report_shows_it(collected):
 
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / evidence.FILE).write_text("{")
-    with pytest.raises(FileFormatError, match="no evidence of reproduce"):
+    with pytest.raises(FileFormatError, match="not evidence of reproduce"):
         evidence.read(tmp_path)

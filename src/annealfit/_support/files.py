@@ -194,6 +194,20 @@ def write_json(path: StrPath, value: Any) -> None:
         file.write(f"{text}\n".encode(errors="replace"))  # file names need not be Unicode
 
 
+def read_json(path: StrPath, what: str, most_bytes: int = 100_000_000) -> Field:
+    """Read a JSON document from a regular file; a file that is too large, no JSON or nested too deeply is refused."""
+    check_regular(path)
+    name, size = os.fspath(path), os.path.getsize(path)
+    if size > most_bytes:
+        raise FileFormatError(f"{name} has {size:,} bytes; {what} has at most {most_bytes:,}")
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{name} is not {what}: {error}") from error
+    check_depth(document, name)
+    return Field(document, source=name)
+
+
 def without_nan(value: Any) -> Any:
     """Return JSON data with None in place of NaN and infinity, which JSON does not have."""
     return json.loads(json.dumps(value), parse_constant=lambda name: None)

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from annealfit._support.errors import AnnealfitError, FileFormatError, MissingDependencyError, require
-from annealfit._support.files import check_regular, remove_leftovers, replacing
-from annealfit._support.schema import Field, check_depth
+from annealfit._support.files import read_json, remove_leftovers, replacing
 
 if TYPE_CHECKING:
     import networkx
@@ -224,7 +223,7 @@ class EmbeddingStore:
         return None if folder is None else folder / "embeddings" / self.digest[:32] / f"{n_variables}x{asked}.json"
 
     def _read(self, path: Path, size: int, asked: int) -> tuple[Embedding, ...]:
-        document = Field(read_json(path, "a JSON file of embeddings", _MOST_BYTES), source=str(path))
+        document = read_json(path, "a JSON file of embeddings", _MOST_BYTES)
         tiles = [
             [tuple(qubit.whole(minimum=0, maximum=2**31) for qubit in chain.items()) for chain in tile.items(most=size)]
             for tile in document["content"]["tiles"].items(most=asked)
@@ -237,17 +236,3 @@ class EmbeddingStore:
         if not tiles or not embedding.is_valid_embedding(chains, pairs, self.graph):
             raise FileFormatError(f"{path}: its tiles are no disjoint embeddings on this chip")
         return tuple(dict(enumerate(tile)) for tile in tiles)
-
-
-def read_json(path: str | os.PathLike[str], what: str, most_bytes: int) -> Any:
-    """Read a JSON document from a regular file; a file that is too large, no JSON or nested too deeply is refused."""
-    check_regular(path)
-    name, size = os.fspath(path), os.path.getsize(path)
-    if size > most_bytes:
-        raise FileFormatError(f"{name} has {size:,} bytes; {what} has at most {most_bytes:,}")
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{name} is not {what}: {error}") from error
-    check_depth(document, name)
-    return document

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from annealfit._support.errors import FileFormatError, InvalidInputError, check_number, choose, require
-from annealfit.hardware.chip import EXTRA, Chip, read_json
+from annealfit._support.files import read_json
+from annealfit.hardware.chip import EXTRA, Chip
 
 if TYPE_CHECKING:
     import networkx
@@ -29,7 +30,6 @@ _QUBITS: dict[str, Callable[..., int]] = {
     "chimera": lambda m, n=None, t=4: 2 * m * (n or m) * t,
 }
 MOST_QUBITS = 100_000  # ten times the largest chip announced
-_MOST_BYTES = 100_000_000  # of a file of solver properties: those of Advantage take less than 1 MB
 
 
 @cache  # so that embeddings are searched for once in a process
@@ -67,7 +67,7 @@ def chip_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Chip:
 
 def read_properties(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Read a solver's properties from a JSON file: `json.dump(DWaveSampler().properties, file)` writes one."""
-    properties = read_json(path, "a JSON file of solver properties", _MOST_BYTES)
+    properties = read_json(path, "a JSON file of solver properties").value
     if not isinstance(properties, Mapping):
         raise FileFormatError(f"{os.fspath(path)} holds no mapping of solver properties")
     return properties

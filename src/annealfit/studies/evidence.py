@@ -7,7 +7,6 @@ and its recalls are compared with those of the row. Random filter banks say how 
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +18,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError
-from annealfit._support.files import write_json
+from annealfit._support.files import read_json, write_json
 from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import Dataset, DataWarning, is_available, load_dataset
 from annealfit.data.features import RandomConvFeatures
@@ -148,12 +146,10 @@ def _compare(reading: Reading, ours: NDArray[np.float64]) -> dict[str, Any]:
 
 def read(folder: Path) -> dict[str, Any] | None:
     """Return the evidence stored in a folder; None without it."""
-    try:
-        return dict(json.loads((folder / FILE).read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    if not (folder / FILE).exists():
         return None
-    except ValueError as error:
-        raise FileFormatError(f"{folder / FILE} is no evidence of reproduce: {error}; delete it to go on") from error
+    found = read_json(folder / FILE, "evidence of reproduce; delete it to go on")
+    return {name: entry.value for name, entry in found.entries().items()}
 
 
 def table(evidence: Mapping[str, Any]) -> Table:

@@ -5,7 +5,6 @@ All read the same pixels. Models that transform images are followed by the same 
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,9 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from annealfit import models
-from annealfit._support.errors import FileFormatError
-from annealfit._support.files import write_json
-from annealfit._support.schema import Field
+from annealfit._support.files import read_json, write_json
 from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import Dataset, DataWarning, is_available, load_dataset
 from annealfit.studies.paper_tables import BENCHMARK_DATASETS, SEEDS
@@ -208,10 +205,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        result = Field(json.loads(path.read_bytes()), source=str(path))
-    except ValueError as error:
-        raise FileFormatError(f"{path} is no result of reproduce: {error}; delete it to go on") from error
+    result = read_json(path, "a result of reproduce; delete it to go on")
     for name, known in (("dataset", DATASETS), ("images", IMAGES), ("model", PAIRS)):
         result[name].one_of(known)
     for name in ("accuracy", "kappa"):

@@ -21,7 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit._support.errors import FileFormatError, InvalidInputError, choose
-from annealfit._support.files import read_tensors, remove_leftovers, replacing, working_in, write_json, write_tensors
+from annealfit._support.files import (
+    read_json,
+    read_tensors,
+    remove_leftovers,
+    replacing,
+    working_in,
+    write_json,
+    write_tensors,
+)
 from annealfit._support.schema import Field, TensorFields, settings_of
 
 if TYPE_CHECKING:
@@ -252,10 +260,7 @@ class Store:
         """Return the runs that were wanted; folders of 0.1.0 do not say."""
         found: set[RunSpec] = set()
         for path in sorted((self.folder / "asked").glob("*.json")):
-            try:
-                wanted = Field(json.loads(path.read_bytes()), source=str(path))
-            except (ValueError, RecursionError) as error:
-                raise FileFormatError(f"{path} is not a list of runs: {error}; delete it to go on") from error
+            wanted = read_json(path, "a list of runs; delete it to go on")
             found |= {RunSpec.from_json(spec) for spec in wanted.items()}
         return found
 
