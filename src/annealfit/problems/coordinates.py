@@ -8,6 +8,7 @@ do, and so does the difficulty of the problem.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,8 +26,8 @@ class Origin(NamedTuple):
     bias_unit: float = 1.0
 
 
-class Coordinates:
-    """A change of basis: problems are transformed to `z`, updates back to `u`. Here `T` is the identity."""
+class Coordinates(ABC):
+    """A change of basis: problems are transformed to `z`, updates back to `u`."""
 
     def adapted(self, objective: Any) -> Coordinates:
         """Return these coordinates for an objective; coordinates that depend on its data override this."""
@@ -37,17 +38,17 @@ class Coordinates:
         """The origin, if these coordinates only shift features and scale the bias; None if they mix features."""
         return None
 
+    @abstractmethod
     def pull_curvature(self, curvature: Curvature) -> Curvature:
         """Return `TᵀHT`."""
-        return curvature
 
+    @abstractmethod
     def pull_gradients(self, gradients: Array) -> Array:
         """Return `Tᵀg` of every row of gradients (P, D)."""
-        return gradients
 
+    @abstractmethod
     def push(self, updates: Array) -> Array:
         """Return `Tz` of every row of updates (P, D)."""
-        return updates
 
 
 class LazyCurvature(Protocol):
@@ -66,6 +67,18 @@ class RawCoordinates(Coordinates):
     def origin(self) -> Origin:
         """The origin 0."""
         return Origin()
+
+    def pull_curvature(self, curvature: Curvature) -> Curvature:
+        """Return the curvature."""
+        return curvature
+
+    def pull_gradients(self, gradients: Array) -> Array:
+        """Return the gradients."""
+        return gradients
+
+    def push(self, updates: Array) -> Array:
+        """Return the updates."""
+        return updates
 
 
 class LinearCoordinates(Coordinates):
