@@ -91,12 +91,12 @@ def test_never_worse_than_without(seed, bits, n_inputs, n_outputs, rank, group_s
         quantize_layer(weights, inputs, method=method, output_weights=output_weights, **settings)
         for method in ("descent", quick)
     )
-    plain = [quantize_layer(weights, inputs, method=method, **settings) for method in ("descent", quick)]
+    plain = quantize_layer(weights, inputs, method="descent", **settings)
     slack = 1e-9 * f(0 * weights) + 1e-12
-    assert f(descent.weights) <= f(plain[0].weights) + slack
-    assert f(annealed.weights) <= min(f(descent.weights), f(plain[1].weights)) + slack
+    assert f(descent.weights) <= f(plain.weights) + slack
+    assert f(annealed.weights) <= f(descent.weights) + slack
     assert annealed.error == pytest.approx(min(annealed.errors.values()), rel=1e-6, abs=1e-9)
-    np.testing.assert_array_equal(descent.levels[:, 0], plain[0].levels[:, 0])
+    np.testing.assert_array_equal(descent.levels[:, 0], plain.levels[:, 0])
 
 
 def test_it_is_far_below_the_answer_without_where_few_directions_count():

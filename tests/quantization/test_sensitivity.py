@@ -180,7 +180,8 @@ def test_scales_and_biases_that_are_off_are_found(model, rows):
 def test_a_refit_lowers_the_divergence_and_keeps_the_levels(rows, tmp_path):
     model = perceptron(sizes=(12, 40, 5))
     plain, fitted = (quantize_network(model, rows, 2, method="descent", refit=refit) for refit in (False, True))
-    assert fitted.held_out.divergence < 0.8 * plain.held_out.divergence
+    assert fitted.held_out.divergence < 0.9 * plain.held_out.divergence
+    assert fitted.divergence < 0.9 * plain.divergence
     for one, other in zip(plain, fitted, strict=True):
         np.testing.assert_array_equal(one.levels, other.levels)
     written = fitted.save(tmp_path / "small.onnx").read_bytes()

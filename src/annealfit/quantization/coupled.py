@@ -35,7 +35,7 @@ _LEAST_GAIN = 1e-3  # of f: sweeps that gain less are the last
 _SAMPLED_SWEEPS = 2  # of a method that is not a descent
 # The effort of an anneal if sweeps and reads are not given: multiplications, sweeps, and reads side by side for layers
 # of few weights.
-_WORK, _SWEEPS_OF_ANNEAL, _MOST_READS, _NUMBERS_OF_READS = 2e9, (30, 100), 16, 1 << 13
+_WORK, _SWEEPS_OF_ANNEAL, _MOST_READS, _NUMBERS_OF_READS = 1e9, (12, 100), 16, 1 << 13
 # Temperatures in those of a layer by itself: errors of one output are made up for by others, so less heat is enough.
 _COOLER = 0.3
 
@@ -63,6 +63,11 @@ class CoupledLayer:
         return order[importance[order] > 0]
 
     @property
+    def is_coupled(self) -> bool:
+        """Whether S has couplings; else every output is a problem of its own."""
+        return bool((self.weights - np.diag(self.weights.diagonal())).any())
+
+    @property
     def power(self) -> float:
         """`tr(WᵀHWS)`, what errors are shares of."""
         return max(float((self.weights * self.products).sum()), 0.0)
@@ -87,8 +92,6 @@ class CoupledLayer:
 
     def improve(self, method: Method, start: Rounding, seed: int) -> Rounding:
         """A method's answer from a start, never worse than it in f."""
-        if not (self.weights - np.diag(self.weights.diagonal())).any():
-            return start  # every output is a problem of its own
 
         def improved(part: LayerProblem, now: Rounding, own: int) -> Rounding:
             return part.better(now, method.improve(part, now, own))

@@ -350,15 +350,15 @@ class Sampled:
 
 QUICK: tuple[Method, ...] = (GPTQ(), Descent())  # to measure a layer by
 # The methods whose best answer, output by output, the others start from.
-_CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
+CLASSICAL: tuple[Method, ...] = (Nearest(), GPTQ(), GPTQ(search=True), Descent())
 
 ROUNDING_METHODS: Mapping[str, Sequence[Method]] = {
     "nearest": (Nearest(),),
     "gptq": (GPTQ(),),
     "gptq_search": (GPTQ(search=True),),
-    "descent": _CLASSICAL,
-    "annealed": (*_CLASSICAL, Annealed()),
-    "lattice": (*_CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
+    "descent": CLASSICAL,
+    "annealed": (*CLASSICAL, Annealed()),
+    "lattice": (*CLASSICAL, Sampled(LatticeSolver(), rounds=8)),
 }
 
 
@@ -377,4 +377,4 @@ def methods_of(method: Any) -> Sequence[Method]:
     else:
         words = {word: chain[-1] for word, chain in ROUNDING_METHODS.items()}
         own = choose_or_own("method", method, words, ("improve",))
-    return (own,) if getattr(own, "starts_from_nothing", False) else (*_CLASSICAL, own)
+    return (own,) if getattr(own, "starts_from_nothing", False) else (*CLASSICAL, own)

@@ -32,9 +32,12 @@ KIND_OF_FILE = "quantized weights"
 _FLOATS = ("<f4", "<f8", "<f2")  # types of weights
 
 _ROWS_PER_BATCH = 64
+_MOST_KEPT = 1 << 28  # bytes of an inner tensor
+_ROWS_PER_GRAM = 16  # of a layer, times its inputs, and at least so many: more are thinned out
+_LEAST_THINNED = 1 << 14  # rows
 HELD_OUT = 5  # every fifth row is held out, of at least so many rows:
 _LEAST_ROWS = 20
-_DAMPINGS = (0.0, 0.01, 0.05, 0.15)  # that are tried on held-out rows
+_DAMPINGS = (0.01, 0.05, 0.15)  # that are tried on held-out rows
 _RIDGES = (1.0, 0.1, 0.01)  # of a refit, in shares of the mean curvature, that are tried on held-out rows
 _LEAST_FACTOR = 0.1  # of a scale
 _WIDTHS = (1, 2, 4, 8)  # bits to choose from
@@ -259,8 +262,22 @@ class _Judge:
 
     def of(self, network: OnnxGraph) -> Fidelity:
         """What it has lost."""
-        run = network.runner(self.outputs)
-        return compare((before, run(feed)) for before, feed in zip(self._before, self._feeds, strict=True))
+        return self._compared(network, self._feeds, None)
+
+    def after(self, tensor: str, network: OnnxGraph) -> Callable[[OnnxGraph], Fidelity]:
+        """The same for networks that differ only in what follows a tensor, which is computed once."""
+        run, total, feeds = network.runner([tensor]), 0, list[Feed]()
+        for feed in self._feeds:
+            (values,) = run(feed)
+            total += values.nbytes
+            if values.dtype != np.float32 or total > _MOST_KEPT or not network.can_feed(tensor):
+                return self.of
+            feeds.append({**feed, tensor: values})
+        return partial(self._compared, feeds=feeds, fed=tensor)
+
+    def _compared(self, network: OnnxGraph, feeds: Sequence[Feed], fed: str | None) -> Fidelity:
+        run = network.runner(self.outputs, fed)
+        return compare((before, run(feed)) for before, feed in zip(self._before, feeds, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,15 +301,19 @@ class _Choices:
         coupled = None
         if self.along_loss or (self.along_loss is None and not is_fixed):
             coupled = output_weights_of(node, self.original, self.batches, seed)
-        best, least = (self.damping or 0.0, bool(self.along_loss) and coupled is not None), np.inf
-        weighted = [best[1]] if self.along_loss is not None or coupled is None else [False, True]
-        if not is_fixed and (self.damping is None or len(weighted) > 1):
-            dampings = _DAMPINGS if self.damping is None else [self.damping]
-            for one in ((share, along) for along in weighted for share in dampings[along and len(dampings) > 1 :]):
-                _put(node, network, quantized(self._settings(one, coupled) | {"method": QUICK}), *one)
-                found = self.judge.of(network).divergence
-                if found < least:
-                    best, least = one, found
+        best = self.damping or 0.0, bool(self.along_loss or self.along_loss is None) and coupled is not None
+        if not is_fixed and (self.damping is None or (self.along_loss is None and best[1])):
+            judge = self.judge.after(node.source, network)
+
+            def divergence(choice: tuple[float, bool]) -> float:
+                _put(node, network, quantized(self._settings(choice, coupled) | {"method": QUICK}), *choice)
+                return judge(network).divergence
+
+            shares = _DAMPINGS if self.damping is None else (self.damping,)
+            tried = {(share, best[1]): divergence((share, best[1])) for share in shares}
+            best = min(tried, key=tried.__getitem__)
+            if self.along_loss is None and best[1] and divergence((best[0], False)) < tried[best]:
+                best = best[0], False
         self.made[node.name] = best
         return self._settings(best, coupled)
 
@@ -321,7 +342,7 @@ def _allotted(
     for place, node in enumerate(nodes):
         moments: Sequence[InputMoments | None] = _moments(node, original, original, batches)[0]
         for choice, bits in enumerate(widths):
-            own = {**settings, "bits": bits, "method": QUICK, "damping": _DAMPINGS[1]}
+            own = {**settings, "bits": bits, "method": QUICK, "damping": _DAMPINGS[0]}
             layer = _layer(node, original, own, partial(_same, moments), _same)
             found = _put(node, trial, quantize_layers([layer])[node.name], 0.0, along_loss=False)
             sizes[place, choice] = stored_bits(found.grid) * found.levels.size + 32 * found.scales.size
@@ -373,14 +394,20 @@ def _moments(
     And how many rows of the layer there are for one of the network.
     """
     now, before = (graph.runner([node.source]) for graph in (network, original))
-    sums, rows = [MomentSums() for _ in range(node.n_groups)], 0
+    sums, rows, share, generator = [MomentSums() for _ in range(node.n_groups)], 0, 0.0, np.random.default_rng(0)
     for feed in batches:
         seen = now(feed)[0]
         reference = seen if network is original else before(feed)[0]
+        if not share:
+            count, width = 0, 1
+            for own in node.rows(seen):
+                count, width = count + len(own[0]), own[0].shape[1]
+            share = max(_ROWS_PER_GRAM * width, _LEAST_THINNED) / (count * len(batches))
         for parts in zip(node.rows(seen), node.rows(reference), strict=True):
+            chosen = slice(None) if share >= 1 else np.flatnonzero(generator.random(len(parts[0][0])) < share)
             rows += len(parts[0][0])
             for total, part, wanted in zip(sums, *parts, strict=True):
-                total.add(part, None if network is original else wanted)  # a third of the products
+                total.add(part[chosen], None if network is original else wanted[chosen])  # a third of the products
     return [total.moments() for total in sums], rows / sum(_rows_of(feed) for feed in batches)
 
 

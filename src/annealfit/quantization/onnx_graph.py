@@ -72,6 +72,10 @@ class OnnxGraph:
         inside = sum(list(node.input).count(name) for node in self.graph.node)
         return inside + sum(value.name == name for value in self.graph.output)
 
+    def can_feed(self, tensor: str) -> bool:
+        """Whether a tensor is the only output of a node, so that a `runner` can be fed with it."""
+        return any(list(node.output) == [tensor] for node in self.graph.node)
+
     def runner(self, tensors: Sequence[str], fed: str | None = None) -> Callable[[Feed], list[NDArray[Any]]]:
         """A function that computes these tensors, in order, for a batch of the network's inputs.
 

@@ -18,7 +18,7 @@ from annealfit.problems.problem import Problems
 from annealfit.quantization.coupled import CoupledLayer
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import Layer, Rounding, to_problems
-from annealfit.quantization.methods import GPTQ, methods_of
+from annealfit.quantization.methods import CLASSICAL, GPTQ, methods_of
 from annealfit.quantization.moments import InputMoments
 
 
@@ -120,7 +120,7 @@ def quantize_layer(
     output_weights : (n_outputs, n_outputs) or None
         What errors of the outputs cost, a symmetric positive semidefinite matrix `S`: then `tr(EᵀHES)` is minimised,
         with `E = W − Q` and `H` the Gram matrix, and errors are shares of `tr(WᵀHWS)`. "nearest" and GPTQ round as
-        without it; every other method also solves output after output with it, from the best answer without it.
+        without it, "descent" goes on from its answer output after output, and every other method from there.
     random_state : int, RandomState or None
         Seed of every anneal.
 
@@ -151,7 +151,7 @@ def quantize_layer(
         )
     plain, coupled = layer.problem, None if output_weights is None else CoupledLayer.of(layer, output_weights)
     problem, total = plain.damped(float(damping)), float(plain.powers.sum()) if coupled is None else coupled.power
-    pulled = None if coupled is None else coupled.damped(float(damping))
+    pulled = coupled.damped(float(damping)) if coupled is not None and coupled.is_coupled else None
     best: Rounding | None = None  # output by output
     kept: Rounding | None = None  # with all outputs weighted
     errors: dict[str, float] = {}
@@ -166,8 +166,9 @@ def quantize_layer(
     with blas_threads(float(plain.n_outputs) * plain.n_inputs**2):
         for number, own in enumerate(chain):
             began = time.perf_counter()
-            found = own.improve(problem, best, child_seed(seed, number))
-            best = found if best is None else problem.better(best, found)
+            if pulled is None or best is None or own in CLASSICAL:
+                found = own.improve(problem, best, child_seed(seed, number))
+                best = found if best is None else problem.better(best, found)
             if pulled is not None:
                 kept = best if kept is None else pulled.better(kept, best)
                 if not getattr(own, "starts_from_nothing", False):
