@@ -46,11 +46,7 @@ def test_problem_has_the_energies_of_the_machine(bits):
     digits, y = load_digits(n_class=3, return_X_y=True)
     rbm = AnnealedRBM(5, bits, max_iter=1, temperature=3.0, random_state=0).fit(digits[:40], y[:40])
     (problem,) = rbm.problems()
-    machine = Machine(
-        np.vstack([rbm.components_.T, rbm.label_components_.T]),
-        np.concatenate([rbm.intercept_visible_, rbm.label_intercept_]),
-        rbm.intercept_hidden_,
-    )
+    machine = rbm._machine()
     states = np.random.default_rng(1).integers(0, 2, size=(20, 64 + 3 + 5, bits))
     units = states @ (1 << np.arange(bits)) / (2**bits - 1)
     expected, found = 3 * energies(machine, units[:, :67], units[:, 67:]), problem.energy(states)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import expit, log_expit, softmax
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -55,12 +55,12 @@ class Machine:
         return Machine(weights, visible - weights @ centres[1], hidden - centres[0] @ weights)
 
 
+# A unit's level is the sum of its bits times their weights, so in a field the bits are independent of each other.
+
+
 def log_sums(fields: Array, levels: Levels) -> Array:
     """Return `log Σ_ℓ exp(ℓ·field)` over the levels of units in these fields."""
-    total = np.zeros_like(fields)
-    for level in _above(levels):
-        total = np.logaddexp(total, level * fields)
-    return total
+    return sum(-log_expit(-weight * fields) for weight in _weights(levels))
 
 
 def means(fields: Array, levels: Levels) -> Array:
@@ -69,27 +69,17 @@ def means(fields: Array, levels: Levels) -> Array:
     >>> means(np.array([0.0]), Levels(0.0, 1.0, bits=2))
     array([0.5])
     """
-    logs, total = log_sums(fields, levels), np.zeros_like(fields)
-    for level in _above(levels):
-        total += level * np.exp(level * fields - logs)
-    return total
+    return sum(weight * expit(weight * fields) for weight in _weights(levels))
 
 
 def draw(fields: Array, levels: Levels, generator: np.random.Generator) -> Array:
     """Return a level for each unit in these fields, drawn."""
-    chance, logs = generator.random(fields.shape), log_sums(fields, levels)
-    found, share, below = np.zeros_like(fields), np.exp(-logs), 0.0
-    for level in _above(levels):
-        found += (level - below) * (chance > share)
-        share += np.exp(level * fields - logs)
-        below = level
-    return found
+    return sum(weight * (generator.random(fields.shape) < expit(weight * fields)) for weight in _weights(levels))
 
 
-def _above(levels: Levels) -> list[float]:
-    """Return the levels above 0."""
-    count = (1 << int(levels.bits)) - 1
-    return [number / count for number in range(1, count + 1)]
+def _weights(levels: Levels) -> Array:
+    """Return the weights of the bits, which add up to 1."""
+    return np.exp2(np.arange(levels.bits)) / (2.0**levels.bits - 1)
 
 
 class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOEstimator):
@@ -231,12 +221,16 @@ class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
 
         Parameters are the visible units, with those of the labels, and then the hidden ones.
         """
+        return self._problems(self._machine())
+
+    def _machine(self) -> Machine:
+        """Return the fitted machine, with the units of labels."""
         check_is_fitted(self)
         weights, visible = self.components_.T, self.intercept_visible_
         if hasattr(self, "label_components_"):
             weights = np.vstack([weights, self.label_components_.T])
             visible = np.concatenate([visible, self.label_intercept_])
-        return self._problems(Machine(weights, visible, self.intercept_hidden_))
+        return Machine(weights, visible, self.intercept_hidden_)
 
     def _scaled(self, X: Array) -> Array:
         return np.clip((X - self.offset_) / self.scale_, 0.0, 1.0)
