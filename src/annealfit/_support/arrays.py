@@ -22,7 +22,7 @@ def rounded(values: ArrayLike, bits: int = 16) -> Array:
     (0.375, [0.0, -1e-09, 5.0])
     """
     fraction, exponent = np.frexp(values)
-    return np.asarray(np.ldexp(np.round(np.ldexp(fraction, bits)), exponent - bits))
+    return np.asarray(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits))
 
 
 def without_extremes(values: Array, largest: float | None = None) -> Array:

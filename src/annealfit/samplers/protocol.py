@@ -240,12 +240,13 @@ def check_answers(source: str, problems: Sequence[QuadraticProblem], answers: An
         bits, energies = answer.bits, answer.energies
         if not isinstance(bits, np.ndarray) or not isinstance(energies, np.ndarray):
             raise SamplerError(f"{source} with bits or energies that are no arrays; Samples.of makes them")
-        if bits.ndim != 3 or bits.shape[1:] != expected or (len(bits) == 0 and answer.failure is None):
+        shape = bits.shape
+        if shape[1:] != expected or (shape[0] == 0 and answer.failure is None):
             raise SamplerError(
-                f"{source} with bits of shape {bits.shape}; "
+                f"{source} with bits of shape {shape}; "
                 f"expected (reads, {expected[0]}, {expected[1]}) with at least one read"
             )
-        if energies.shape != bits.shape[:1]:
+        if energies.shape != shape[:1]:
             raise SamplerError(f"{source} with {len(bits)} reads and {energies.size} energies")
     # Of all at once: it is done at every iteration.
     if not np.isfinite(np.concatenate([answer.energies for answer in answers])).all():

@@ -138,8 +138,8 @@ def _minimiser(curvature: Array, slopes: Array) -> Array:
             "the curvature along a step overflowed: features, weights or steps are too large; "
             "standardise the features, or start anew where these weights came from a file"
         )
-    scales = np.sqrt(np.abs(curvature.diagonal()))
-    scales = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+    roots = np.sqrt(np.abs(curvature.diagonal()))
+    scales = 1.0 / np.where(roots > 0, roots, np.inf)
     scaled = curvature * scales[:, None] * scales
     factor, solution, failed = dposv(scaled, scales * slopes)
     if not failed and factor.diagonal().min() ** 2 >= _FIRM:  # the usual case, cheaper than eigenvalues

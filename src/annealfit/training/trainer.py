@@ -328,7 +328,7 @@ class Trainer:
             **self._certificate(problems, energies, solved),
             "solved": int(solved.sum()),
             "accepted": int(accepted.sum()),
-            "multiple": float(np.mean(decision.multiple) * method.step) if accepted.any() else 0.0,
+            "multiple": float(np.asarray(decision.multiple).mean() * method.step) if accepted.any() else 0.0,
             "range": float(problems.ranges.sum() / len(problems)),
             "bits": state.bits,
             **({} if state.damping is None else {"damping": state.damping}),
@@ -501,6 +501,8 @@ def _checked_ranges(given: Any, verb: str, count: int) -> Array:
 
 
 def _checked_bits(bits: Any) -> int:
+    if type(bits) is int and 1 <= bits <= MAX_BITS:  # the usual case
+        return bits
     check_number("the bits that the precision policy chose", bits, Integral, minimum=1, maximum=MAX_BITS)
     return int(bits)
 
