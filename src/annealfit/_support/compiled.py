@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numba.core import types
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 
 _logger = logging.getLogger(__name__)
 _announced: list[str] = []
@@ -35,6 +37,18 @@ Out1, Out2 = (array(types.float64, ndim) for ndim in (1, 2))
 InInt1, InInt2 = (constant(types.intp, ndim) for ndim in (1, 2))
 
 
+class _Cache(FunctionCache):
+    """numba's cache of machine code, without its rules for compiling, which take 0.2 s to load in every process.
+
+    Machine code needs the symbols of numba's runtime only. The rules are loaded once something is compiled.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
 def compiled(*signatures: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for these signatures, without Python's lock, and cache the machine code on disk.
 
@@ -42,7 +56,8 @@ def compiled(*signatures: Any, **options: Any) -> Callable[[Callable[..., Any]],
     """
 
     def compile_now(function: Callable[..., Any]) -> Any:
-        kernel = njit(nogil=True, cache=True, **options)(function)
+        kernel = njit(nogil=True, **options)(function)
+        kernel._cache = _Cache(function)
         module, name = function.__module__, function.__qualname__
         is_cached = any(Path(kernel.stats.cache_path).glob(f"*.{name}-*.nbi"))
         if not is_cached and not _announced:
