@@ -28,7 +28,7 @@ from annealfit.studies.instances import RECORD_FILE, SEED, WITHIN, BestKnown, ma
 MOST_PROVABLE = 200  # parameters beyond which a proof is out of reach, and even preparing the search takes minutes
 PROOF_SECONDS = 20.0
 SEEDS = (SEED, SEED + 1, SEED + 2)
-SEARCH = {"type": "reheated chains", "reads": 16, "sweeps": 500, "rounds": 60, "sweeps_per_round": 50, "partners": 8}
+SEARCH = {"type": "reheated chains", "reads": 16, "sweeps": 500, "rounds": 40, "sweeps_per_round": 50, "partners": 8}
 REHEATED_TO = (4.0, 8.0, 16.0)  # β of the hot end, in the unit in which `LevelAnnealer` begins at 1 and ends at `COLD`
 
 

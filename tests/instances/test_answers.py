@@ -38,7 +38,11 @@ SAME = {
     "columns.csv": "\n".join(
         f"{name},{','.join(bits)}" for name, bits in ((NAME, BEST), (NAME, WORSE), (OTHER, WORSE))
     ),
-}
+    "list.json": json.dumps([
+        {"instance": NAME, "bits": BEST}, {"instance": NAME, "bits": [0] * 19}, {"instance": OTHER, "bits": WORSE}
+    ]),
+    "object.json": json.dumps({NAME: [BEST, [0] * 19], OTHER: [WORSE]}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -64,6 +68,35 @@ def test_the_same_reads_in_every_kind_of_file(tmp_path, name):
 def test_mistakes_are_named_with_their_place(tmp_path, name, content, message):
     with pytest.raises(AnnealfitError, match=message):
         read_answers(write(tmp_path, name, content))
+
+
+def test_reads_in_arrays(tmp_path):
+    np.savez(tmp_path / "a.npz", **{NAME: as_array(BEST, WORSE), OTHER: as_array(WORSE)[0]})
+    first, second = read_answers(tmp_path / "a.npz")
+    assert np.array_equal(first.bits, as_array(BEST, WORSE))
+    assert np.array_equal(second.bits, as_array(WORSE))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (f'{{"{NAME}": ["{BEST}"], "{NAME}": ["{WORSE}"]}}', f"the key '{NAME}' stands twice"),
+        (f'{{"{NAME}": [{[-1] * 19}]}}', r"read 1: the bits hold '-'.*\(1 \+ spin\) / 2"),
+        (f'{{"{NAME}": "{BEST}"}}', "a.json: its field"),
+        (f'[{{"instance": "{NAME}", "bits": "01"}}]', "entry 1: 2 bits"),
+        ("[1]", "a.json: its field"),
+        ("{", "is not a JSON file of samples"),
+    ],
+)
+def test_mistakes_in_json(tmp_path, content, message):
+    with pytest.raises(AnnealfitError, match=message):
+        read_answers(write(tmp_path, "a.json", content))
+
+
+def test_an_archive_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", **{NAME: np.zeros((3_000_000, 19), np.uint8)})
+    with pytest.raises(AnnealfitError, match="which real data do not"):
+        read_answers(tmp_path / "a.npz")
 
 
 def test_no_csv(tmp_path):

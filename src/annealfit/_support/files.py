@@ -201,11 +201,28 @@ def read_json(path: StrPath, what: str, most_bytes: int = 100_000_000) -> Field:
     if size > most_bytes:
         raise FileFormatError(f"{name} has {size:,} bytes; {what} has at most {most_bytes:,}")
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = parse_json(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{name} is not {what}: {error}") from error
     check_depth(document, name)
     return Field(document, source=name)
+
+
+def parse_json(content: str | bytes) -> Any:
+    """Return what a JSON text says; an object with a key twice is refused: one of its values would be lost.
+
+    >>> parse_json('{"a": [1, 2]}')
+    {'a': [1, 2]}
+    """
+    return json.loads(content, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
+    return found
 
 
 def without_nan(value: Any) -> Any:
@@ -280,7 +297,7 @@ def _parse(payload: bytes, name: str) -> tuple[dict[str, NDArray[Any]], Field]:
         length = int.from_bytes(payload[:_LENGTH_BYTES], "little")
         if len(payload) < _LENGTH_BYTES or length > min(_MOST_HEADER_BYTES, len(payload) - _LENGTH_BYTES):
             raise ValueError("its header is longer than the file")
-        header = json.loads(payload[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        header = parse_json(payload[_LENGTH_BYTES : _LENGTH_BYTES + length])
         described = {key: value["dtype"] for key, value in header.items() if key != "__metadata__"}
         if not all(isinstance(dtype, str) and dtype in _TYPES for dtype in described.values()):
             raise ValueError("it has tensors of an unknown type")
@@ -291,7 +308,7 @@ def _parse(payload: bytes, name: str) -> tuple[dict[str, NDArray[Any]], Field]:
             "take a copy of it, or make it again"
         ) from error
     try:
-        ours = json.loads(header["__metadata__"]["annealfit"])
+        ours = parse_json(header["__metadata__"]["annealfit"])
         found = [ours[key] for key in ("kind", "version", "sha256", "content")]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{name} is a safetensors file, but not one written by annealfit") from error
@@ -326,7 +343,7 @@ def digest_of_arrays(tensors: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-_UNSUSPICIOUS_BYTES = 2**26
+_UNSUSPICIOUS_BYTES = 2**24
 _MOST_UNPACKED = 100  # times the file's size: real data seldom compress to a tenth
 _MOST_MEMBERS = 10_000
 

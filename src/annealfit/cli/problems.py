@@ -216,7 +216,7 @@ def write_instances(
 
 @instances_app.command("check")
 def check_samples(
-    samples: Annotated[Path, Argument(help="A CSV file of instance names and bits.")],
+    samples: Annotated[Path, Argument(help="A .csv, .json or .npz file of instance names and bits.")],
     within: Annotated[
         float, Option(min=0, help="A read succeeds so close to the best known energy, relatively.")
     ] = 1e-9,

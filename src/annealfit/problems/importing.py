@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annealfit._support.errors import FileFormatError, require
-from annealfit._support.files import check_regular
+from annealfit._support.files import check_regular, parse_json
 from annealfit.problems.export import (
     BQM_DIGEST,
     BQM_MAGIC,
@@ -109,7 +109,7 @@ def _read_bqm(content: bytes) -> Dense:
     dimod = require("dimod", extra="dwave", purpose="reading a bqm file")
     start = len(BQM_MAGIC) + 6
     end = start + int.from_bytes(content[start - 4 : start], "little")
-    header, rest = json.loads(content[start:end]), content[end:]
+    header, rest = parse_json(content[start:end]), content[end:]
     if not isinstance(header, dict):
         raise ValueError("its header is no mapping")
     if BQM_DIGEST in header and header[BQM_DIGEST] != digest_of_bqm(header, rest):
@@ -147,7 +147,7 @@ def _check_structure(header: dict[str, Any], rest: bytes) -> None:
 
 
 def _read_bqpjson(content: bytes) -> Dense:
-    document = json.loads(content)
+    document = parse_json(content)
     if document["version"] != "1.0.0" or document["variable_domain"] not in ("boolean", "spin"):
         raise ValueError(f"it is bqpjson {document['version']!r} over {document['variable_domain']!r}")
     if document["metadata"].get(BQPJSON_DIGEST, None) not in (None, digest_of_bqpjson(document)):

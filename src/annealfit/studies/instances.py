@@ -17,7 +17,7 @@ import difflib
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from annealfit import __version__
 from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
-from annealfit._support.files import check_regular, write_json
+from annealfit._support.files import check_regular, read_arrays, read_json, write_json
 from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import ImagePreparation, MissingDataError, is_available, load_dataset, read_local
 from annealfit.data.features import RandomConvFeatures
@@ -341,29 +341,25 @@ class Answers:
 
 
 def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
-    """The reads of a CSV file, by instance in the order of their first appearance.
+    """The reads of a CSV, JSON or npz file, by instance in the order of their first appearance.
 
-    Each line is `name,bits`, the bits as one word (`0110…`) or one per column; a header `instance,bits` is optional,
-    and lines that begin with `#` are skipped. Below a header `instance,seconds,bits` lines say what a read took.
+    Each line of CSV is `name,bits`, the bits as one word (`0110…`) or one per column. A header `instance,bits` is
+    optional, and lines that begin with `#` are skipped. Below `instance,seconds,bits` lines say what a read took.
+    JSON is a list of objects with an `instance` and its `bits`, or an object with a list of bits under each name; npz
+    has an array (reads, variables) under each name.
     """
-    check_regular(path)
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{os.fspath(path)} is not a CSV file of samples: {error}") from error
+    lines = list(_LINES.get(Path(path).suffix.lower(), _lines_of_csv)(Path(path)))
     timed = bool(lines) and lines[0][1][:2] == ["instance", "seconds"]
     reads: dict[Instance, list[tuple[NDArray[np.uint8], float]]] = {}
     for number, cells in lines:
-        if not any(cells) or cells[0].startswith("#") or (number == 1 and cells[0] == "instance"):
+        if not any(cells) or cells[0].startswith("#") or (number == "line 1" and cells[0] == "instance"):
             continue
         try:
             instance = find_instance(cells[0])
             bits = _checked_bits(instance, "".join(cells[2 if timed else 1 :]))
             reads.setdefault(instance, []).append((bits, _checked_seconds(cells[1]) if timed else math.nan))
         except InvalidInputError as error:
-            raise InvalidInputError(f"{os.fspath(path)}, line {number}: {error}") from error
+            raise InvalidInputError(f"{os.fspath(path)}, {number}: {error}") from error
     if not reads:
         raise InvalidInputError(f"{os.fspath(path)} has no samples; write a line per read: name,bits")
     return [
@@ -374,6 +370,38 @@ def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
         )
         for instance, rows in reads.items()
     ]
+
+
+def _lines_of_csv(path: Path) -> Iterator[tuple[str, list[str]]]:
+    check_regular(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            yield from ((f"line {reader.line_num}", [cell.strip() for cell in row]) for row in reader)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is not a CSV file of samples: {error}") from error
+
+
+def _lines_of_json(path: Path) -> Iterator[tuple[str, list[str]]]:
+    document = read_json(path, "a JSON file of samples")
+    if isinstance(document.value, dict):
+        entries = [(f"{name}, read", name, reads.items()) for name, reads in document.entries().items()]
+    else:
+        entries = [("entry", entry["instance"].text(), [entry["bits"]]) for entry in document.items()]
+    for place, (kind, name, reads) in enumerate(entries, 1):
+        for number, bits in enumerate(reads, 1):
+            text = bits.value if isinstance(bits.value, str) else "".join(str(bit.scalar()) for bit in bits.items())
+            yield f"{kind} {place if kind == 'entry' else number}", [name, text]
+
+
+def _lines_of_npz(path: Path) -> Iterator[tuple[str, list[str]]]:
+    for name, reads in read_arrays(path).items():
+        for number, bits in enumerate(np.atleast_2d(reads), 1):
+            yield f"{name}, read {number}", [name, "".join(str(bit) for bit in bits.tolist())]
+
+
+# The place, the name and the bits of every read.
+_LINES = {".json": _lines_of_json, ".npz": _lines_of_npz}
 
 
 def _checked_seconds(text: str) -> float:
