@@ -89,11 +89,11 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
     def _data_of_tables(
         self, table: LabelledTable, held_out: LabelledTable | None, classes: NDArray[Any], seed: int
     ) -> TrainingData:
-        """Return the objective of a table, and of one to validate on."""
+        """Return the objective of a table, and that of the validation table."""
 
     @abstractmethod
     def _first_weights(self, data: TrainingData, seed: int) -> Any:
-        """Return the weights that a training starts from."""
+        """Return the initial weights."""
 
     @abstractmethod
     def _trainer(self, data: TrainingData, sampler: Sampler, seed: int) -> Any:
@@ -149,7 +149,7 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
         return self
 
     def _seed(self) -> int:
-        """Return the seed; one that was drawn is read from the checkpoint to resume."""
+        """Return the seed. A seed that was drawn at random is read from the checkpoint that is resumed."""
         checkpoint = checkpoint_of(self)
         if checkpoint is not None and checkpoint.resume and not isinstance(self.random_state, Integral):
             if is_folder(checkpoint.path):
@@ -220,9 +220,9 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
         return np.vstack([self.coef_.T, self.intercept_])
 
     def problems(self, X: Any, y: ArrayLike | None = None, sample_weight: Any = None, *, after: int = 0) -> Problems:
-        """Return the problems of the first iteration, or of the one `after` so many, for other solvers.
+        """Return the problems of the iteration that follows `after` others, for other solvers.
 
-        A head has one problem per class. Earlier iterations are solved by the sampler.
+        A head has one problem per class. The sampler solves the iterations before.
 
         >>> from sklearn.datasets import load_iris
         >>> from annealfit import AnnealedClassifier
@@ -299,11 +299,11 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
     ) -> Self:
         """Return a copy of the fitted classifier whose weights have `bits` bits each.
 
-        With X, some hundred rows or more, levels are chosen so that outputs change as little as possible, by
-        annealing (`method=None`) or otherwise: see `annealfit.quantization.quantize_layer`, also for `levels`. With
-        labels y, the levels of the head are then moved along its loss (`refinement`, an
-        `annealfit.quantization.Refinement`). Without X weights are rounded to the nearest level. Biases and one scale
-        per output are not rounded. The copy's `quantization_` has the levels, scales, errors and losses.
+        With X, some hundred rows or more, the levels are those that change the outputs least, found by annealing or by
+        another `method` (see `annealfit.quantization.quantize_layer`, also for `levels`). With labels y, a
+        `Refinement` then moves the levels of the head along its loss. Without X weights are rounded to the nearest
+        level. Biases and one scale per output are not rounded. The copy's `quantization_` has the levels, scales,
+        errors and losses.
 
         >>> from sklearn.datasets import load_iris
         >>> from annealfit import AnnealedClassifier

@@ -32,7 +32,7 @@ _IMAGES_AT_ONCE = 64  # a unit of work of a thread
 
 @dataclass(frozen=True, eq=False)
 class BaselineResult:
-    """Weights (D, outputs), the bias in the last row, or those of every part of a network, and a row per step."""
+    """Weights (D, outputs) with the bias in the last row, or a mapping of those of a network; a row per step."""
 
     weights: Any
     history: list[HistoryRow]
@@ -83,9 +83,8 @@ def train_adam(
 ) -> BaselineResult:
     """Adam (Kingma and Ba 2015) on the loss of a network, all its parts at once, from the given weights.
 
-    The rate falls linearly to zero at the end of the last epoch, as it usually does where the last digits count.
-    `seconds` are those of the steps: the loss of all images, which a row has and Adam has no need of, is not on the
-    clock. A true answer of `on_epoch`, which is told every row, ends the training.
+    The rate falls linearly to zero at the end of the last epoch. `seconds` exclude the evaluation of the loss on all
+    images. `on_epoch` is called with every row; a true return value ends the training.
     """
     check_number("the learning rate", rate, above=0)
     weights = {name: np.array(own) for name, own in initial_weights.items()}

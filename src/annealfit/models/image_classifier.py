@@ -67,7 +67,7 @@ class ImageClassifier:
         return cls(features, classifier, names, preparation)
 
     def read_image(self, path: StrPath) -> NDArray[np.float64]:
-        """An image file as this model was trained on them: read, made grey and resized in the same way."""
+        """Read an image file and prepare it as the training images were: grey conversion and size."""
         height, width, channels = self.features.image_shape_
         if channels not in (1, 3):
             raise FileFormatError(f"the model takes images of {channels} channels; image files have 1 or 3")

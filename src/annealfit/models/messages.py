@@ -1,4 +1,4 @@
-"""Messages of a training: progress while it runs, warnings when it ends early, a word while code is compiled."""
+"""Messages of a training: progress while it runs, warnings at its end. And the loading of compiled code before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From fitted weights to answers: logits, labels, probabilities."""
+"""Predictions from fitted weights: logits, labels, probabilities."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Answer = Callable[[NDArray[np.float64]], NDArray[Any]]
 
 
 class LinearPredictions:
-    """What follows from `coef_` (outputs, d), `intercept_` (outputs,) and `classes_` (C,); two have one output."""
+    """Predictions from `coef_` (outputs, d), `intercept_` (outputs,), `classes_` (C,); two classes have one output."""
 
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
     classes_: NDArray[Any]
 
     def _features(self, X: Any) -> Any:
-        """The features (N, d), dense, sparse or a `SlicedTable`, of what predictions are asked for."""
+        """Return the features (N, d) of X, checked: an array, a sparse array or a `SlicedTable`."""
         if is_out_of_core(X):
             check_table(X)
             validate_data(self, X, skip_check_array=True, reset=False)
@@ -49,11 +49,11 @@ class LinearPredictions:
         return self._answers(X, _probabilities_of)
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Logarithms of the probabilities, shape (N, C); finite also where a probability is too small for a number."""
+        """Logarithms of the probabilities, shape (N, C); finite where a probability underflows."""
         return self._answers(X, _log_probabilities_of)
 
     def _answers(self, X: Any, of_logits: Answer) -> NDArray[Any]:
-        """What a function makes of the logits; of a table that is read in slices, chunk by chunk."""
+        """Apply a function to the logits of X; of a table that is read in slices, chunk by chunk."""
         check_is_fitted(self, "coef_")  # not any attribute: a fit that failed has counted the features
         if is_dask(X):
             return self._lazy_answers(X, of_logits)
@@ -70,7 +70,7 @@ class LinearPredictions:
         return np.concatenate(list(in_order(answer, chunk_bounds(features, len(self.coef_)))))
 
     def _lazy_answers(self, X: Any, of_logits: Answer) -> Any:
-        """A Dask array of the answers, computed where the rows are, on demand."""
+        """Return a lazy Dask array; the workers that hold the rows compute it."""
         validate_data(self, X, skip_check_array=True, reset=False)
         answer = partial(_answer, self.coef_, self.intercept_, of_logits)
         example = answer(np.zeros((1, X.shape[1])))

@@ -53,7 +53,7 @@ class BlockSampler(Sampler):
         groups = [
             _Group(group, positions.tolist(), self._turns(group)) for positions, group in group_by_curvature(problems)
         ]
-        lost = None  # the error with which the child gave up: it is not called again
+        lost = None  # the error of a child that failed for good: it is not called again
         for turn in range(max((len(group.turns) for group in groups), default=0)):
             going = [group for group in groups if turn < len(group.turns)]
             parts = [group.part(turn) for group in going]
@@ -75,7 +75,7 @@ class BlockSampler(Sampler):
         return [found[position] for position in range(len(problems))]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
-        """The child's summary of all blocks, and the number of failed ones; energies are those of whole answers."""
+        """Return the child's summary of all blocks, energies of whole problems, and the number of failed blocks."""
         blocks = [block for answer in answers for block in answer.info.get("blocks", ())]
         solved = [block for block in blocks if block.failure is None]
         summary = {**self.child.summarise(blocks), "failed_blocks": len(blocks) - len(solved)}
@@ -90,7 +90,7 @@ class BlockSampler(Sampler):
         return self.child.has_preflight
 
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight | None:
-        """The child's costs of all blocks, each in the field of no update of the others."""
+        """Return the child's costs of all blocks, with the updates of the other blocks at 0."""
         turns = [
             self.child.preflight(_part(group, block, group.gradients[:, block]))
             for _, group in group_by_curvature(problems)
@@ -142,7 +142,7 @@ class _Group:
         return _part(self.problems, block, fields)
 
     def take(self, turn: int, parts: Problems, answers: list[Samples]) -> None:
-        """Take over the block's answers: in the first sweep always, later where they are better."""
+        """Store the answers of a block: in the first sweep always, later where they are better."""
         block, is_first = self.turns[turn], self.turns.index(self.turns[turn]) == turn
         for number, (part, answer) in enumerate(zip(parts, answers, strict=True)):
             self.blocks[number].append(answer)

@@ -93,7 +93,7 @@ def parse_sampler(text: str, seed: int = 0) -> Sampler:
 
 
 def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
-    """The sampler that a setting means: a sampler itself, a word (with settings), or None for the default.
+    """Return the sampler of a setting: a sampler, any dimod sampler, a word (with settings), or None for the default.
 
     >>> resolve_sampler("rounded"), resolve_sampler(None).num_sweeps
     (RoundedSampler(), 3)
@@ -116,7 +116,7 @@ def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
 
 @contextlib.contextmanager
 def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
-    """Open the sampler that a setting means; a sampler that was made here is closed at the end."""
+    """Open the sampler of a setting; a sampler that was made here is closed at the end."""
     if isinstance(given, str) and (given.partition(":")[0] == "qpu" or "max_access_seconds" in given):
         raise InvalidInputError(
             f"sampler is {given!r}, and a word is made anew at every fit, with a budget of its own; pass an object, "

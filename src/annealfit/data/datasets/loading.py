@@ -73,11 +73,9 @@ def load_dataset(
         as equally many of each class as there are. What comes as one part (digits, own data) is split
         with the class shares it has.
     images : {"stated", "published"}
-        "stated" are the images that the paper's text names. "published" are those that its tables were made
-        from, inferred from its per-class recalls: scikit-learn's digits as "mnist", official parts pooled,
-        EMNIST's letters transposed as stored, and grey 8×8 images as in `PUBLISHED_PREPARATION`; the other
-        arguments about images must keep their defaults. `Dataset.description` says what was loaded. The draw
-        of 100 + 50 images of each class is unknown: the seed decides it, as it does for the stated ones.
+        "stated" are the images that the paper's text names; "published" are those that its tables were made
+        from, as inferred in docs/datasets.md. The other arguments about images must keep their defaults then,
+        and `Dataset.description` says what was loaded.
     n_train, n_test : int, "all", or None
         None is the paper's number; for own data, a quarter to test on and the rest to train on.
     size : int or None

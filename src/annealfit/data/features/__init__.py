@@ -1,4 +1,4 @@
-"""Feature extractors: images, or anything, in; rows of features out. scikit-learn transformers, all of them."""
+"""Feature extractors: scikit-learn transformers from images, or other rows, to rows of features."""
 
 from annealfit.data.features.onnx_network import OnnxFeatures
 from annealfit.data.features.random_convolution import RandomConvFeatures

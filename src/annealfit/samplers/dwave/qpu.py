@@ -192,7 +192,7 @@ class QPUSampler(Sampler):
         return [answers[position] for position in range(len(problems))]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
-        """Calls, access time, share of broken chains, the device's own energy, and every fault of the iteration."""
+        """Return calls, access time, share of broken chains, the energy before polishing, and every fault."""
         receipts = list(dict.fromkeys(answer.info["receipt"] for answer in answers if answer.info))  # each call once
         breaks = [entry for receipt in receipts for entry in receipt.breaks]
         reads = sum(count for _, count in breaks)
