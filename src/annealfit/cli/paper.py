@@ -21,6 +21,7 @@ from annealfit.studies import paper_tables as paper
 if TYPE_CHECKING:
     from annealfit.studies.report.tables import Cell, Table
 
+_TOLD = ("loss", "cross_entropy", "seconds", "iterations", "stop_reason", "train", "test", "error")  # of a run, as JSON
 Images = StrEnum("Images", ["published", "stated"])
 
 # What the program prints with a TABLE of `reproduce`; the report has all tables.
@@ -103,15 +104,11 @@ def reproduce(
     if of_family:
         shown.append(family.table(results))
     if as_json:
-        told = ("loss", "cross_entropy", "seconds", "iterations", "stop_reason", "train", "test", "error")
-        runs = [{"run": record.run.to_json(), **pick(record, *told)} for record in records]
+        runs = [{"run": record.run.to_json(), **pick(record, *_TOLD)} for record in records]
         print_json({"seconds": seconds, "runs": runs, "tables": {table.name: to_values(table) for table in shown}})
     else:
         for table in shown:
             _print_paper_table(table)
-            for note in table.notes if table.name == "evidence" else ():
-                say(note, wrap=True)
-            say()
         done = f"{tally.already} were there, {tally.done} done now in {seconds:.1f} s, {tally.failed} failed"
         say(f"{len(specs)} runs: {done}. Records: {out}")
     failed = [record for record in records if record.error]
@@ -146,6 +143,9 @@ def _print_paper_table(table: Table) -> None:
     columns = [Column(c.title, partial(write, place), "right" if c.numeric else "fold") for place, c in shown.items()]
     title = f"{table.title} ({'; '.join(notes)})" if notes else table.title
     print_table(table.rows, columns, title=title, keys=keys)
+    for note in table.notes if table.name == "evidence" else ():
+        say(note, wrap=True)
+    say()
 
 
 def report(

@@ -32,7 +32,6 @@ from annealfit.samplers.protocol import Preflight
 from annealfit.studies import records
 
 if TYPE_CHECKING:
-    from annealfit.models import AnnealedClassifier
     from annealfit.studies import Prepared, TrainingRun
     from annealfit.training import Iteration
 
@@ -119,20 +118,9 @@ def train(
       annealfit train embeddings.npy --labels labels.npy --standardize features
       annealfit train digits --bits 2 --sampler mock-qpu:topology=Z12,faults=0.1
     """
-    from annealfit.studies.report import figures
-
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    if resume and (out is None or not (out / records.CHECKPOINT_FILE).exists()):
-        raise InvalidInputError(
-            "--resume needs --out, the folder of the run to continue"
-            if out is None
-            else f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
-        )
     is_table = is_feature_table(Path(dataset))
-    if train_filters and is_table:
-        raise InvalidInputError("--train-filters needs images, not a table of features; leave it out")
-    if labels is not None and not is_table:
-        raise InvalidInputError("--labels are for tables of features; images are labelled by their folders or files")
+    _check_options(is_table, train_filters, labels, out, resume)
     features: dict[str, Any] = {
         "n_filters": options.parse_layers(filters, "--filters"),
         "kernel_size": options.parse_layers(kernel, "--kernel"),
@@ -166,38 +154,49 @@ def train(
     config: dict[str, Any] = {"dataset": dataset, "labels": labels, "color": color, "resize": resize, "seed": seed}
     config |= {"image_size": size, **subset, "preset": str(preset), "annealfit": annealfit.__version__}
     again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
-    with chosen, opened as (rows, described, run_training):  # in the end connections close and temporary files go
-        config |= {"features": described, "classifier": describe(estimator.get_params(deep=False))}
-        # Bad settings, or a problem that does not fit the device, fail before a file is written or a call paid for.
-        plan = estimator.preflight(*rows)
-        if plan is not None:
-            warn(_describe_plan(plan, estimator.max_iter, of_layers=train_filters))
-        with records.opened_run_folder(folder, config, resume=resume):
-            checkpoint = folder / records.CHECKPOINT_FILE
-            estimator.set_params(checkpoint=annealfit.Checkpoint(checkpoint, resume=resume))
-            with _explained_interrupt(checkpoint, again):
-                with training_progress(estimator.max_iter) as on_iteration:
-                    run = run_training(callbacks=[on_iteration])
-                records.save_run(run, folder, config)
-    notes = _sampler_notes(run.classifier)
-    try:
-        figures.save_run_figures(run, folder) if plots else None
-    except MissingDependencyError as error:
-        notes.insert(0, f"No plots: {error}")
-    _print_run(run, folder, again, notes, as_json=as_json)
+    with chosen, opened as training:  # in the end connections close and temporary files go
+        run = _run_in_folder(folder, estimator, training, config, again, resume=resume)
+    _print_run(run, folder, again, _notes(run, folder, plots=plots), as_json=as_json)
 
 
-@contextmanager
-def _explained_interrupt(checkpoint: Path, again: str) -> Iterator[None]:
-    """Say how to go on after Ctrl-C before or after the iterations; during them it ends the training alone."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if checkpoint.exists():
-            warn(f"Interrupted. What was learnt is in {checkpoint.parent}. Go on with:\nannealfit {again}")
-        else:
-            warn("Interrupted before the first iteration: there is nothing to resume; start it again.")
-        raise typer.Exit(130) from None
+def _check_options(is_table: bool, train_filters: bool, labels: str | None, out: Path | None, resume: bool) -> None:
+    if resume and out is None:
+        raise InvalidInputError("--resume needs --out, the folder of the run to continue")
+    if resume and out is not None and not (out / records.CHECKPOINT_FILE).exists():
+        raise InvalidInputError(
+            f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
+        )
+    if train_filters and is_table:
+        raise InvalidInputError("--train-filters needs images, not a table of features; leave it out")
+    if labels is not None and not is_table:
+        raise InvalidInputError("--labels are for tables of features; images are labelled by their folders or files")
+
+
+def _run_in_folder(
+    folder: Path, estimator: Any, training: _Training, config: dict[str, Any], again: str, *, resume: bool
+) -> TrainingRun:
+    """Train, and save the run; after Ctrl-C before or after the iterations say how to go on with `again`."""
+    rows, described, run_training = training
+    config |= {"features": described, "classifier": describe(estimator.get_params(deep=False))}
+    # Bad settings, or a problem that does not fit the device, fail before a file is written or a call paid for.
+    plan = estimator.preflight(*rows)
+    if plan is not None:
+        of_layers = isinstance(estimator, annealfit.AnnealedConvNet)
+        warn(_describe_plan(plan, estimator.max_iter, of_layers=of_layers))
+    with records.opened_run_folder(folder, config, resume=resume):
+        checkpoint = folder / records.CHECKPOINT_FILE
+        estimator.set_params(checkpoint=annealfit.Checkpoint(checkpoint, resume=resume))
+        try:
+            with training_progress(estimator.max_iter) as on_iteration:
+                run = run_training(callbacks=[on_iteration])
+            records.save_run(run, folder, config)
+        except KeyboardInterrupt:
+            if checkpoint.exists():
+                warn(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}")
+            else:
+                warn("Interrupted before the first iteration: there is nothing to resume; start it again.")
+            raise typer.Exit(130) from None
+    return run
 
 
 @contextmanager
@@ -275,9 +274,16 @@ def _describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool) -> str:
     )
 
 
-def _sampler_notes(classifier: AnnealedClassifier) -> list[str]:
-    """What the device cost, and how to go on if the training was cut short."""
-    history, notes = classifier.history_, []
+def _notes(run: TrainingRun, folder: Path, *, plots: bool) -> list[str]:
+    """Draw the figures; return why there are none, what the device cost, and how a training cut short goes on."""
+    from annealfit.studies.report import figures
+
+    classifier, notes = run.classifier, []
+    try:
+        figures.save_run_figures(run, folder) if plots else None
+    except MissingDependencyError as error:
+        notes.append(f"No plots: {error}")
+    history = classifier.history_
     if history and "access_seconds" in history[0]:
         calls, seconds = (sum(row[name] for row in history) for name in ("calls", "access_seconds"))
         answered = [row["chain_breaks"] for row in history if row["solved"]]
