@@ -172,7 +172,7 @@ def test_scales_and_biases_that_are_off_are_found(model, rows):
         node.weight, node.constant(node.matrix(original.constant(node.weight)) * (1 + factors).astype("f"))
     )
     changed.set_constant(node.bias, bias + shifts.astype("f"))
-    found = corrections_of(node, changed, original, [{"x": rows[:100]}, {"x": rows[100:]}], bias + shifts)(1e-8)
+    found = corrections_of(node, changed, original, [{"x": rows[:100]}, {"x": rows[100:]}], bias + shifts, 1000)(1e-8)
     np.testing.assert_allclose(found[0], -factors, atol=3e-3)  # to first order, and the step crosses kinks
     np.testing.assert_allclose(found[1], -shifts, atol=3e-3)
 

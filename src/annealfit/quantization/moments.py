@@ -206,8 +206,10 @@ class Window:
             for_each_axis("dilation", dilation, 1),
         )
 
-    def patches(self, images: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    def patches(self, images: NDArray[Any], share: float = 1.0) -> Iterator[NDArray[Any]]:
         """All patches (n·places, channels·kernel) of images (N, channels, …), n images at a time: channel by channel.
+
+        Or a share of them, always the same ones of images of a shape.
 
         >>> next(Window.of(2).patches(np.arange(9.0).reshape(1, 1, 3, 3))).tolist()[0]
         [0.0, 1.0, 3.0, 4.0]
@@ -227,11 +229,15 @@ class Window:
         axes, width = len(space), images.shape[1] * prod(self.kernel)
         steps = tuple(slice(None, None, step) for step in (*self.strides, *self.dilations))
         count = max(1, NUMBERS_PER_CHUNK // (prod(places.tolist()) * width))
+        generator = np.random.default_rng(0)
         for first in range(0, len(images), count):
             part = np.pad(images[first : first + count], [(0, 0), (0, 0), *padding])
             windows = sliding_window_view(part, tuple(extents), axis=tuple(range(2, 2 + axes)))
             chosen = windows[(slice(None), slice(None), *steps)]  # (n, C, places…, kernel…)
-            yield chosen.transpose(0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes)).reshape(-1, width)
+            found = chosen.transpose(0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes))
+            if share < 1:
+                found = found[np.nonzero(generator.random(found.shape[: 1 + axes]) < share)]
+            yield found.reshape(-1, width)
 
 
 def convolution_moments(

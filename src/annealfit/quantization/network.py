@@ -26,7 +26,15 @@ from annealfit.quantization.moments import InputMoments, MomentSums
 from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode, find_layers
 from annealfit.quantization.packing import dequantized, pack_network, stored_bits, unpack_network
 from annealfit.quantization.quantize import LayerInNetwork, QuantizedLayer, quantize_layers
-from annealfit.quantization.sensitivity import Fidelity, compare, corrections_of, least_divergence, output_weights_of
+from annealfit.quantization.sensitivity import (
+    MOST_ROWS,
+    Fidelity,
+    compare,
+    corrections_of,
+    first_rows,
+    least_divergence,
+    output_weights_of,
+)
 
 KIND_OF_FILE = "quantized weights"
 _FLOATS = ("<f4", "<f8", "<f2")  # types of weights
@@ -38,6 +46,8 @@ _LEAST_THINNED = 1 << 14  # rows
 HELD_OUT = 5  # every fifth row is held out, of at least so many rows:
 _LEAST_ROWS = 20
 _DAMPINGS = (0.01, 0.05, 0.15)  # that are tried on held-out rows
+# Of perturbing outputs: multiplications in all, and as how many of them a number counts that is not multiplied.
+_WORK, _WORK_OF_NUMBER = 2e11, 30.0
 _RIDGES = (1.0, 0.1, 0.01)  # of a refit, in shares of the mean curvature, that are tried on held-out rows
 _LEAST_FACTOR = 0.1  # of a scale
 _WIDTHS = (1, 2, 4, 8)  # bits to choose from
@@ -175,15 +185,17 @@ def quantize_network(
     else:
         batches, held = (_calibration_batches(given, original)[0] for given in (calibration, validation))
     nodes, floats = find_layers(network, keep)
-    names = [node.name for node in nodes]
+    names, places = [node.name for node in nodes], _places(nodes, original, batches[0])
+    _warn_of_few_rows(nodes, places, sum(_rows_of(feed) for feed in batches))
+    most = _rows_to_perturb(nodes, places)
     methods_of(method)  # refuses what is none before anything is run
     judge = _Judge(original, held or batches)
     settings = {"levels": levels, "group_size": group_size}
     if mean_bits is not None:
-        bits = _allotted(nodes, original, batches, judge, settings, mean_bits)
+        bits = _allotted(nodes, original, batches, places, judge, settings, mean_bits)
     bits_of = _bits_of(names, bits, levels)
-    choices = _Choices(original, batches, held, judge, damping, along_loss, methods_of(method)[-1])
-    rounded, done, few = list[QuantizedLayer](), list[NetworkLayer](), dict[str, int]()
+    choices = _Choices(original, batches, held, judge, most, damping, along_loss, methods_of(method)[-1])
+    rounded, done = list[QuantizedLayer](), list[NetworkLayer]()
 
     def is_late() -> bool:
         return time_limit is not None and time.perf_counter() - began > time_limit
@@ -193,9 +205,7 @@ def quantize_network(
         done.append(_put(node, network, found, *choices.made[node.name]))
 
     def moments(node: WeightedNode) -> list[InputMoments]:
-        found, per_row = _moments(node, original, network if done else original, batches)
-        few[node.name] = int(np.ceil(_ROWS_PER_INPUT * found[0].size / per_row))
-        return found
+        return _moments(node, original, network if done else original, batches, places[node.name])
 
     def layers() -> Iterator[LayerInNetwork]:
         for number, node in enumerate(nodes):
@@ -218,9 +228,8 @@ def quantize_network(
         least = judge.of(network).divergence
         for number in reversed(range(len(nodes))):
             if not is_late():
-                found = rounded[number], done[number], least
+                found = rounded[number], done[number], least, most[names[number]] // 2
                 done[number], least = _refitted(nodes[number], network, original, batches, judge, *found)
-    _warn_of_few_rows(few, sum(_rows_of(feed) for feed in batches))
     packed, large = pack_network(network.model, done)
     written = OnnxGraph(packed)
     before, after = (graph.runner(judge.outputs) for graph in (original, written))
@@ -288,6 +297,7 @@ class _Choices:
     batches: Sequence[Feed]
     held: Sequence[Feed]
     judge: _Judge
+    most: Mapping[str, int]  # rows on which outputs are perturbed
     damping: float | None
     along_loss: bool | None
     method: Any
@@ -300,7 +310,7 @@ class _Choices:
         is_fixed = late or not self.held or getattr(self.method, "starts_from_nothing", False)
         coupled = None
         if self.along_loss or (self.along_loss is None and not is_fixed):
-            coupled = output_weights_of(node, self.original, self.batches, seed)
+            coupled = output_weights_of(node, self.original, self.batches, seed, min(self.most[node.name], MOST_ROWS))
         best = self.damping or 0.0, bool(self.along_loss or self.along_loss is None) and coupled is not None
         if not is_fixed and (self.damping is None or (self.along_loss is None and best[1])):
             judge = self.judge.after(node.source, network)
@@ -326,6 +336,7 @@ def _allotted(
     nodes: Sequence[WeightedNode],
     original: OnnxGraph,
     batches: Sequence[Feed],
+    places: Mapping[str, float],
     judge: _Judge,
     settings: Mapping[str, Any],
     mean_bits: float,
@@ -340,7 +351,7 @@ def _allotted(
     sizes, losses = (np.empty((len(nodes), len(widths))) for _ in range(2))
     trial = OnnxGraph(original.model)
     for place, node in enumerate(nodes):
-        moments: Sequence[InputMoments | None] = _moments(node, original, original, batches)[0]
+        moments: Sequence[InputMoments | None] = _moments(node, original, original, batches, places[node.name])
         for choice, bits in enumerate(widths):
             own = {**settings, "bits": bits, "method": QUICK, "damping": _DAMPINGS[0]}
             layer = _layer(node, original, own, partial(_same, moments), _same)
@@ -367,8 +378,28 @@ def _rows_of(feed: Feed) -> int:
     return max((len(values) for values in feed.values() if values.ndim), default=1)
 
 
-def _warn_of_few_rows(needed: Mapping[str, int], rows: int) -> None:
-    most = max(needed, key=lambda name: needed[name])
+def _places(nodes: Sequence[WeightedNode], network: OnnxGraph, feed: Feed) -> dict[str, float]:
+    """How often each layer is applied in a row of the network, such as to the positions of an image."""
+    feed = first_rows(feed, network, 1)
+    found = network.runner([node.output for node in nodes])(feed)
+    rows = _rows_of(feed)
+    return {node.name: one.size / (node.n_outputs * rows) for node, one in zip(nodes, found, strict=True)}
+
+
+def _rows_to_perturb(nodes: Sequence[WeightedNode], places: Mapping[str, float]) -> dict[str, int]:
+    """Rows on which each output of a layer can be moved, at equal work for all layers."""
+    found, rest = {}, 0.0
+    for node in reversed(nodes):
+        outputs = places[node.name] * node.n_outputs
+        rest += _WORK_OF_NUMBER * outputs
+        found[node.name] = int(_WORK / (len(nodes) * 2 * node.n_outputs * rest))
+        rest += outputs * node.n_inputs
+    return found
+
+
+def _warn_of_few_rows(nodes: Sequence[WeightedNode], places: Mapping[str, float], rows: int) -> None:
+    needed = {node.name: int(np.ceil(_ROWS_PER_INPUT * node.n_inputs / places[node.name])) for node in nodes}
+    most = max(needed, key=needed.__getitem__)
     if needed[most] > rows:
         warnings.warn(
             f"{rows} calibration rows are few for the inputs of layer {most!r}: give {needed[most]} or more, besides "
@@ -387,28 +418,23 @@ def _bits_of(names: Sequence[str], bits: Any, levels: str | Grid) -> Mapping[str
 
 
 def _moments(
-    node: WeightedNode, original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed]
-) -> tuple[list[InputMoments], float]:
+    node: WeightedNode, original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed], places: float
+) -> list[InputMoments]:
     """The moments of what a node reads, now and before the layers below it were quantised, one for each group.
 
-    And how many rows of the layer there are for one of the network.
+    A row of the network is so many rows of the layer, its places.
     """
     now, before = (graph.runner([node.source]) for graph in (network, original))
-    sums, rows, share, generator = [MomentSums() for _ in range(node.n_groups)], 0, 0.0, np.random.default_rng(0)
+    sums = [MomentSums() for _ in range(node.n_groups)]
+    rows = places * sum(_rows_of(feed) for feed in batches)
+    share = max(_ROWS_PER_GRAM * node.n_inputs, _LEAST_THINNED) / rows
     for feed in batches:
         seen = now(feed)[0]
         reference = seen if network is original else before(feed)[0]
-        if not share:
-            count, width = 0, 1
-            for own in node.rows(seen):
-                count, width = count + len(own[0]), own[0].shape[1]
-            share = max(_ROWS_PER_GRAM * width, _LEAST_THINNED) / (count * len(batches))
-        for parts in zip(node.rows(seen), node.rows(reference), strict=True):
-            chosen = slice(None) if share >= 1 else np.flatnonzero(generator.random(len(parts[0][0])) < share)
-            rows += len(parts[0][0])
+        for parts in zip(node.rows(seen, share), node.rows(reference, share), strict=True):
             for total, part, wanted in zip(sums, *parts, strict=True):
-                total.add(part[chosen], None if network is original else wanted[chosen])  # a third of the products
-    return [total.moments() for total in sums], rows / sum(_rows_of(feed) for feed in batches)
+                total.add(part, None if network is original else wanted)  # a third of the products
+    return [total.moments() for total in sums]
 
 
 def _put(
@@ -437,9 +463,10 @@ def _refitted(
     rounded: QuantizedLayer,
     layer: NetworkLayer,
     least: float,
+    most: int,
 ) -> tuple[NetworkLayer, float]:
     """The layer with the scales and the bias of least divergence on the judge's rows, which is returned, too."""
-    step = corrections_of(node, network, original, batches, rounded.bias)
+    step = corrections_of(node, network, original, batches, rounded.bias, most)
     if step is None:
         return layer, least
     for ridge in _RIDGES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,16 @@ class WeightedNode:
     n_groups: int = 1
     window: Window | None = None  # of a convolution
 
+    @property
+    def n_outputs(self) -> int:
+        """Outputs, or channels of them, of all groups."""
+        return self.shape[0 if self.is_transposed else 1]
+
+    @property
+    def n_inputs(self) -> int:
+        """Inputs of an output."""
+        return prod(self.shape) // self.n_outputs
+
     def matrix(self, constant: NDArray[Any]) -> NDArray[Any]:
         """The weights (n_inputs, n_outputs)."""
         return constant.reshape(len(constant), -1).T if self.is_transposed else constant
@@ -180,14 +191,16 @@ class WeightedNode:
         """The inverse of `matrix`."""
         return (matrix.T if self.is_transposed else matrix).reshape(self.shape)
 
-    def rows(self, values: NDArray[Any]) -> Iterator[list[NDArray[Any]]]:
-        """The node's inputs in a batch, some rows (n, n_inputs) at a time: a list of groups."""
+    def rows(self, values: NDArray[Any], share: float = 1.0) -> Iterator[list[NDArray[Any]]]:
+        """The node's inputs in a batch, or a share of them, some rows (n, n_inputs) at a time: a list of groups."""
         if self.window is None:
             rows = values.reshape(-1, values.shape[-1])
+            if share < 1:
+                rows = rows[np.random.default_rng(0).random(len(rows)) < share]
             step = max(1, NUMBERS_PER_CHUNK // rows.shape[1])
             yield from ([rows[first : first + step]] for first in range(0, len(rows), step))
             return
-        for patches in self.window.patches(values):
+        for patches in self.window.patches(values, share):
             yield np.split(patches, self.n_groups, axis=1)
 
 

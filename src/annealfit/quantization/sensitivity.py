@@ -22,9 +22,8 @@ from annealfit._support.errors import InvalidInputError
 from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode
 
 _STEP = 0.02  # of a perturbation, in standard deviations of the layer's outputs; both signs, so its square counts
-_NUMBERS = 2e9  # of layers' outputs that are fed to the rest of the network, all perturbations together
-_MOST_ROWS, _MOST_OUTPUTS = 512, 2048  # rows perturbed, and outputs of the network that are looked at
-_LEAST_ROWS_TO_FIT = 20
+LEAST_ROWS, MOST_ROWS = 16, 512  # whose outputs are perturbed
+_MOST_OUTPUTS = 2048  # of the network that are looked at
 _LEAST_PROBABILITY = 1e-12
 
 Outputs = Sequence[NDArray[Any]]
@@ -81,8 +80,12 @@ def compare(pairs: Iterable[tuple[Outputs, Outputs]]) -> Fidelity:
     return Fidelity(rows, divergence, error / total if total > 0 else 0.0, same / count if count else None)
 
 
-def output_weights_of(node: WeightedNode, network: OnnxGraph, feeds: Sequence[Feed], seed: int) -> list[Array] | None:
-    """`S` of each group of a layer's outputs, by perturbing them; None where the rest of the network cannot be run so.
+def output_weights_of(
+    node: WeightedNode, network: OnnxGraph, feeds: Sequence[Feed], seed: int, most: int = MOST_ROWS
+) -> list[Array] | None:
+    """`S` of each group of a layer's outputs, by perturbing them on at most so many rows.
+
+    None where these are too few, or the rest of the network cannot be run so.
 
     Where outputs have positions, all positions of a channel move at once, with random signs that all channels share:
     products of two responses then have the expectation of a sum over positions, in which only equal positions count.
@@ -93,8 +96,10 @@ def output_weights_of(node: WeightedNode, network: OnnxGraph, feeds: Sequence[Fe
         shape = [1 if axis == channel else length for axis, length in enumerate(values.shape)]
         return [np.broadcast_to(generator.choice([-1.0, 1.0], shape), values.shape)]
 
+    if most < LEAST_ROWS:
+        return None
     try:
-        for count, _, responses in _responses(node, network, network, feeds, signs, _MOST_ROWS):
+        for count, _, responses in _responses(node, network, network, feeds, signs, most):
             whole, rows = whole + responses @ responses.T, rows + count
     except InvalidInputError:
         return None
@@ -103,12 +108,12 @@ def output_weights_of(node: WeightedNode, network: OnnxGraph, feeds: Sequence[Fe
 
 
 def corrections_of(
-    node: WeightedNode, network: OnnxGraph, original: OnnxGraph, feeds: Sequence[Feed], bias: Array | None
+    node: WeightedNode, network: OnnxGraph, original: OnnxGraph, feeds: Sequence[Feed], bias: Array | None, most: int
 ) -> Callable[[float], Array] | None:
     """Changes of the scales, as shares, and of the biases of a layer that bring the network's answer to the float one.
 
     A Gauss–Newton step with a ridge, a share of the mean curvature: (outputs,) or, with a bias, (2, outputs). None
-    where the rest of the network cannot be run so, or the work is too much for more than a few rows.
+    where the rest of the network cannot be run so, or there are too few rows.
     """
     units = list[float]()
 
@@ -121,14 +126,13 @@ def corrections_of(
         units.append(units[0] if units else float(products.std()) or 1.0)
         return [products, np.full_like(values, units[0])]
 
-    curvature, slopes, rows = np.zeros(()), np.zeros(()), 0
-    try:
-        for count, missing, responses in _responses(node, network, original, feeds, directions, None):
-            curvature, slopes = curvature + responses @ responses.T, slopes + responses @ missing
-            rows += count
-    except InvalidInputError:
+    curvature, slopes = np.zeros(()), np.zeros(())
+    if most < LEAST_ROWS:
         return None
-    if rows < _LEAST_ROWS_TO_FIT:
+    try:
+        for _, missing, responses in _responses(node, network, original, feeds, directions, most):
+            curvature, slopes = curvature + responses @ responses.T, slopes + responses @ missing
+    except InvalidInputError:
         return None
     size = float(curvature.trace()) / len(curvature) or 1.0
 
@@ -147,7 +151,7 @@ def _responses(
     original: OnnxGraph,
     feeds: Sequence[Feed],
     directions: Callable[[NDArray[Any], int], list[NDArray[Any]]],
-    most: int | None,
+    rows: int,
 ) -> Iterator[tuple[int, Array, Array]]:
     """Of batches: their rows, what φ lacks to that of the original network, and φ's derivatives along directions.
 
@@ -157,15 +161,11 @@ def _responses(
     layer, rest, before = network.runner([node.output]), network.runner(outputs, fed=node.output), None
     if original is not network:
         before = original.runner(outputs)
-    left: int | None = None
+    channel, left = None if node.window is None else 1, rows
     for feed in feeds:
-        if left is None:
-            (first,) = layer(feed)
-            channel = first.ndim - 1 if node.window is None else 1
-            left = int(_NUMBERS / (2.0 * first.shape[channel] * max(first.size / len(first), 1)))
-            left = max(left if most is None else min(left, most), 1)
-        feed = _first_rows(feed, network, left)
+        feed = first_rows(feed, network, left)
         (values,) = layer(feed)
+        channel = values.ndim - 1 if channel is None else channel
         answers = rest({**feed, node.output: values})
         wanted = answers if before is None else before(feed)
         features = _features_like(wanted)
@@ -187,7 +187,7 @@ def _responses(
             break
 
 
-def _first_rows(feed: Feed, network: OnnxGraph, count: int) -> Feed:
+def first_rows(feed: Feed, network: OnnxGraph, count: int) -> Feed:
     """The first rows of a feed, if the network reads any number of rows."""
     lengths = {len(values) if values.ndim else 0 for values in feed.values()}
     fixed = any(kind.shape.dim and kind.shape.dim[0].dim_value > 0 for kind in network.inputs.values())
