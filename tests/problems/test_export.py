@@ -104,7 +104,7 @@ def test_a_failing_write_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setitem(export.FORMATS, "coo", disk_full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"No space left on device: .*p\.coo"):  # the system's error names no file
         export.write(problem, path, format="coo")
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -70,10 +70,14 @@ def replacing(path: StrPath) -> Iterator[IO[bytes]]:
     target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     with part_file(target) as (handle, part):
-        with open(handle, "wb", closefd=False) as file:
-            yield file
-            file.flush()
-            os.fsync(handle)
+        try:
+            with open(handle, "wb", closefd=False) as file:
+                yield file
+                file.flush()
+                os.fsync(handle)
+        except OSError as error:  # of a full disk, which names no file
+            error.filename = error.filename or os.fspath(target)
+            raise
         with contextlib.suppress(FileNotFoundError):  # keep the permissions of the file that is replaced
             os.chmod(part, stat.S_IMODE(target.stat().st_mode))
         os.replace(part, target)
