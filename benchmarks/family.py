@@ -67,11 +67,11 @@ def factorization():
     print_table("Matrix factorisation", ["components", "test %", "fit s"], rows)
 
 
-def boltzmann(units=256, passes=10):
+def boltzmann(units=256, passes=8):
     """A restricted Boltzmann machine with a unit per label, 28×28 images."""
     X, y, X_test, y_test = mnist(28)
     began = time.perf_counter()
-    model = AnnealedRBM(units, max_iter=passes, learning_rate=0.1, batch_size=64, random_state=0).fit(X, y)
+    model = AnnealedRBM(units, learning_rate=0.5, max_iter=passes, random_state=0).fit(X, y)
     seconds = time.perf_counter() - began
     row = [str(units), f"{100 * model.score(X_test, y_test):.2f}", f"{seconds:.0f}"]
     print_table("Boltzmann machine", ["hidden units", "test %", "fit s"], [row])
@@ -85,7 +85,7 @@ def optdigits():
     scores = []
     for seed in SEEDS:
         parts = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
-        model = AnnealedRBM(64, batch_size=8, max_iter=60, random_state=seed).fit(parts[0], parts[2])
+        model = AnnealedRBM(64, max_iter=100, random_state=seed).fit(parts[0], parts[2])
         scores.append(100 * model.score(parts[1], parts[3]))
     told = [f"{np.mean(scores):.2f}", f"{np.std(scores, ddof=1):.2f}"]
     print_table("Boltzmann machine, digits 1 to 4 of 7×6 pixels", ["test %", "± over splits"], [told])

@@ -127,7 +127,9 @@ def test_probabilities_of_labels_are_enumerated():
 )
 def test_digits_are_learned(sampler):
     X, y = load_digits(n_class=4, return_X_y=True)
-    rbm = AnnealedRBM(20, learning_rate=0.5, max_iter=15, sampler=sampler, random_state=0).fit(X[:500], y[:500])
+    rbm = AnnealedRBM(20, learning_rate=0.5, batch_size=32, max_iter=15, sampler=sampler, random_state=0).fit(
+        X[:500], y[:500]
+    )
     assert rbm.score(X[500:], y[500:]) > 0.8
     assert (rbm.n_solves_, rbm.n_variables_) == (0 if sampler is None else 15 * 15, 64 + 4 + 20)
 

@@ -127,7 +127,7 @@ class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> rbm = AnnealedRBM(64, batch_size=8, random_state=0).fit(X, y)
+    >>> rbm = AnnealedRBM(64, random_state=0).fit(X, y)
     >>> rbm.transform(X).shape, rbm.score(X, y) > 0.9
     ((1797, 64), True)
 
@@ -145,7 +145,7 @@ class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         bits: int = 1,
         *,
         learning_rate: float = 0.2,
-        batch_size: int = 32,
+        batch_size: int = 16,
         max_iter: int = 30,
         sweeps: int = 1,
         temperature: float = 1.0,
