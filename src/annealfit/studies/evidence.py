@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from annealfit._support.files import read_json, write_json
@@ -23,7 +22,7 @@ from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import Dataset, DataWarning, is_available, load_dataset
 from annealfit.data.features import RandomConvFeatures
 from annealfit.studies import training_run
-from annealfit.studies.execute import REGULARIZATION
+from annealfit.studies.execute import REGULARIZATION, in_processes
 from annealfit.studies.paper_tables import BENCHMARK_DATASETS, SEEDS
 from annealfit.studies.records import CLASSICAL
 from annealfit.studies.report import tables
@@ -119,7 +118,7 @@ def collect(
     jobs = [(reading, seed, _BANK_SEED) for reading in there for seed in seeds]
     jobs += [(reading, seeds[0], bank) for reading in rows for bank in banks]
     found: list[NDArray[np.float64]] = []
-    for outcome in Parallel(n_jobs, return_as="generator")(delayed(recalls)(*job) for job in jobs):
+    for outcome in in_processes(recalls, jobs, n_jobs, ordered=True):
         found.append(100 * outcome)
         on_training(len(found), len(jobs))
     means = np.reshape(found[: len(there) * len(seeds)], (len(there), len(seeds), -1)).mean(axis=1)

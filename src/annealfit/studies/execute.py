@@ -6,10 +6,11 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import starmap
 from typing import Any
 
 from joblib import Parallel, delayed
@@ -82,24 +83,27 @@ class LostWorkerError(AnnealfitError, RuntimeError):
     """A worker process ended before its runs were done."""
 
 
+def in_processes(
+    function: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], n_jobs: int, *, ordered: bool = False
+) -> Iterator[Any]:
+    """Yield the function of each tuple of arguments as it is finished; `n_jobs` is −1 for a process per processor."""
+    if n_jobs == 1:
+        yield from starmap(function, jobs)
+        return
+    settings = {"backend": "loky", "initializer": _end_with_parent, "initargs": (os.getpid(),)}
+    order = "generator" if ordered else "generator_unordered"
+    try:
+        yield from Parallel(n_jobs, return_as=order, batch_size=1, **settings)(starmap(delayed(function), jobs))
+    except BrokenExecutor as error:
+        raise LostWorkerError(
+            "a worker process was ended from outside, by the system if memory ran out; what is done is stored: "
+            "start it again to go on, with fewer --jobs if memory is short"
+        ) from error
+
+
 def on_this_machine(n_jobs: int = -1) -> Backend:
-    """Return a backend of `n_jobs` processes, −1 for one per processor; records come as they are finished."""
-
-    def run(specs: Sequence[RunSpec]) -> Iterator[Record]:
-        if n_jobs == 1:
-            yield from map(execute, specs)
-            return
-        settings = {"backend": "loky", "initializer": _end_with_parent, "initargs": (os.getpid(),)}
-        parallel = Parallel(n_jobs, return_as="generator_unordered", batch_size=1, **settings)
-        try:
-            yield from parallel(map(delayed(execute), specs))
-        except BrokenExecutor as error:
-            raise LostWorkerError(
-                "a worker process was ended from outside, by the system if memory ran out; what is done is stored: "
-                "start it again to go on, with fewer --jobs if memory is short"
-            ) from error
-
-    return run
+    """Return a backend of `n_jobs` processes."""
+    return lambda specs: in_processes(execute, ((spec,) for spec in specs), n_jobs)
 
 
 def _end_with_parent(parent: int) -> None:

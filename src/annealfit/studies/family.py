@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import NMF, MiniBatchDictionaryLearning
 from sklearn.ensemble import AdaBoostClassifier
@@ -31,6 +30,7 @@ from annealfit import models
 from annealfit._support.files import read_json, write_json
 from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import Dataset, DataWarning, is_available, load_dataset
+from annealfit.studies.execute import in_processes
 from annealfit.studies.paper_tables import BENCHMARK_DATASETS, SEEDS
 from annealfit.studies.records import IMAGES
 from annealfit.studies.report import tables
@@ -183,8 +183,7 @@ def collect(
     on_run(len(results))
     todo = [run for run in wanted if run not in results]
     # Runs of one data set and seed stay together: a worker keeps the images for the next model.
-    work = Parallel(n_jobs, return_as="generator_unordered", batch_size=1)(map(delayed(execute), todo))
-    for result in work:
+    for result in in_processes(execute, ((run,) for run in todo), n_jobs):
         run = Run(*(result[entry.name] for entry in fields(Run)))
         write_json(stored[run], result)
         results[run] = result
