@@ -1,18 +1,18 @@
-"""Draw the pictures of docs/gallery.md again: run its programs where the pictures are kept."""
+"""Draw the pictures of notebooks/gallery.ipynb again where the pages have them: in docs/images."""
 
+import json
 import os
-import re
 from pathlib import Path
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
 
 
 def main() -> None:
-    """Run the page's Python blocks one after another."""
-    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    program = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
-    os.chdir(DOCS / "images")
-    exec(compile(program, "gallery.md", "exec"), {})
+    """Run the notebook's cells one after another."""
+    cells = json.loads((ROOT / "notebooks" / "gallery.ipynb").read_text(encoding="utf-8"))["cells"]
+    program = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    os.chdir(ROOT / "docs" / "images")
+    exec(compile(program, "gallery.ipynb", "exec"), {})
 
 
 if __name__ == "__main__":

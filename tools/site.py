@@ -23,6 +23,7 @@ MOVED = {
     "annealer": "samplers",
     "exact": "samplers",
     "features": "datasets",
+    "gallery": "notebooks/gallery",
     "qpu": "hardware",
     "report": "reproduce",
     "threads": "large",
