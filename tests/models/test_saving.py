@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import annealfit
@@ -43,12 +45,17 @@ def test_a_loaded_model_is_the_same(rows, name, tmp_path):
     model = getattr(annealfit, name)(**MODELS[name], random_state=3)
     model.fit(X, X[:, 0] if name == "QUBORidge" else y)
     model.save(tmp_path / "model")
-    loaded = type(model).load(tmp_path / "model")
+    loaded = annealfit.load_model(tmp_path / "model")
     for ours, theirs in zip(outputs(model, X), outputs(loaded, X), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     for setting in model.get_params(deep=False).keys() - {"estimator"}:
         assert getattr(loaded, setting) == getattr(model, setting)
-    loaded.save(tmp_path / "again")  # a loaded model can be saved
+    pipeline = make_pipeline(StandardScaler(with_mean=False), loaded)  # a loaded model can be saved
+    pipeline[0].fit(X)
+    annealfit.save_model(pipeline, tmp_path / "again")
+    again = annealfit.load_model(tmp_path / "again")
+    for ours, theirs in zip(outputs(pipeline, X), outputs(again, X), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_without_labels_and_with_names(rows, tmp_path):

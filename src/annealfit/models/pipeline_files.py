@@ -10,16 +10,22 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
+from annealfit import models
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.files import StrPath, kind_of_file, read_tensors, write_tensors
 from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit.data.features import OnnxFeatures, RandomConvFeatures, RowScaler
 from annealfit.models import AnnealedClassifier, AnnealedConvNet
+from annealfit.models.family.solving import QUBOEstimator
 from annealfit.models.image_classifier import ImageClassifier
 
 _KIND = "pipeline"
+_FAMILY: tuple[Any, ...] = (
+    *(models.QUBORidge, models.QUBORidgeClassifier, models.QUBOSVC, models.QBoostClassifier),
+    *(models.BinarySparseCoding, models.BinaryMatrixFactorization, models.AnnealedRBM),
+)
 _OWN: dict[str, Any] = {
-    kind.__name__: kind for kind in (RandomConvFeatures, OnnxFeatures, AnnealedClassifier, AnnealedConvNet)
+    kind.__name__: kind for kind in (RandomConvFeatures, OnnxFeatures, AnnealedClassifier, AnnealedConvNet, *_FAMILY)
 }
 _SCALERS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "MaxAbsScaler": (MaxAbsScaler, ("scale_", "max_abs_")),
@@ -31,12 +37,13 @@ _SINGLE: dict[str, Callable[[StrPath], Any]] = {
     "classifier": AnnealedClassifier.load,
     "convolution network": AnnealedConvNet.load,
     "image classifier": ImageClassifier.load,
+    **{kind.__name__: kind.load for kind in _FAMILY},
 }
 _MOST_STEPS, _MOST_FEATURES = 100, 2**31
 
 
 def save_model(model: Any, path: StrPath) -> None:
-    """Write a fitted classifier, network, `ImageClassifier` or pipeline to one safetensors file, without pickle.
+    """Write a fitted model of this package, or a pipeline, to one safetensors file, without pickle.
 
     The steps of a pipeline are those of this package, and scikit-learn's `StandardScaler`, `MinMaxScaler` and
     `MaxAbsScaler`.
@@ -52,7 +59,7 @@ def save_model(model: Any, path: StrPath) -> None:
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
-    if isinstance(model, AnnealedClassifier | AnnealedConvNet | ImageClassifier):
+    if isinstance(model, AnnealedClassifier | AnnealedConvNet | ImageClassifier | QUBOEstimator):
         model.save(path)
         return
     steps = model.steps if isinstance(model, Pipeline) else [(type(model).__name__, model)]

@@ -1,4 +1,4 @@
-"""A fitted model of the family as one safetensors file, and back."""
+"""A fitted model of the family as tensors and a JSON manifest, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from annealfit._support.description import describe, is_plain
-from annealfit._support.files import StrPath, read_tensors, write_tensors
+from annealfit._support.schema import Field, TensorFields
 from annealfit.models import files
 from annealfit.samplers.catalogue import resolve_sampler
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="QUBOEstimator")
 
 
-def save(model: QUBOEstimator, path: StrPath) -> None:
-    """Write the model; objects of the user are described, not stored."""
+def to_tensors(model: QUBOEstimator) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fitted model with its settings; objects of the user are described, not stored."""
     check_is_fitted(model)
     parameters = model.get_params(deep=False)
     sampler = parameters.pop("sampler")
@@ -35,12 +35,11 @@ def save(model: QUBOEstimator, path: StrPath) -> None:
         "n_features_in": model.n_features_in_,
         "numbers": {name: describe(state[name]) for name in model._numbers},
     }
-    write_tensors(path, type(model).__name__, {name: state[name] for name in state.keys() - model._numbers}, manifest)
+    return {name: state[name] for name in state.keys() - model._numbers}, manifest
 
 
-def load(kind: type[Model], path: StrPath) -> Model:
-    """Read a model of this kind; what does not describe one is refused."""
-    tensors, manifest = read_tensors(path, kind.__name__)
+def from_tensors(kind: type[Model], tensors: TensorFields, manifest: Field) -> Model:
+    """Invert `to_tensors`; what does not describe a model of this kind is refused."""
     model = kind()
     known = set(model.get_params(deep=False)) - {"sampler"}
     for name, field in manifest["parameters"].entries().items():
@@ -50,7 +49,7 @@ def load(kind: type[Model], path: StrPath) -> Model:
     not_stored = {name: text.text() for name, text in manifest["not_stored"].entries().items()}
     model.sampler = files._restored_sampler(manifest.get("sampler"), not_stored)
     for name, value in not_stored.items():
-        warnings.warn(f"{name}={value} is not part of the file; set it before fitting again", stacklevel=3)
+        warnings.warn(f"{name}={value} is not part of the file; set it before fitting again", stacklevel=4)
     model.n_features_in_ = manifest["n_features_in"].whole(minimum=1)
     sizes = {"D": model.n_features_in_}
     if manifest.get("classes") is not None:

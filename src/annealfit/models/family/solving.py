@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, SamplerError
-from annealfit._support.files import StrPath
+from annealfit._support.files import StrPath, read_tensors, write_tensors
 from annealfit._support.randomness import child_seeds, seed_of
+from annealfit._support.schema import Field, TensorFields
 from annealfit.models.family import saving
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import Problems
@@ -88,12 +89,21 @@ class QUBOEstimator(BaseEstimator):
 
     def save(self, path: StrPath) -> None:
         """Write the fitted model to one safetensors file (no pickle)."""
-        saving.save(self, path)
+        write_tensors(path, type(self).__name__, *self.to_tensors())
 
     @classmethod
     def load(cls, path: StrPath) -> Self:
         """Read a model written by `save`; corrupt, truncated or foreign files are refused."""
-        return saving.load(cls, path)
+        return cls.from_tensors(*read_tensors(path, cls.__name__))
+
+    def to_tensors(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the fitted model as tensors and a JSON manifest, to be stored in a file of any kind."""
+        return saving.to_tensors(self)
+
+    @classmethod
+    def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
+        """Invert `to_tensors`; what does not describe such a model is refused."""
+        return saving.from_tensors(cls, TensorFields.of(tensors), Field.of(manifest))
 
     def _state(self) -> dict[str, Any]:
         """Return the numbers and the arrays that predictions need."""
