@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from annealfit.data.rows import Chunk, DenseChunk, SingleChunk, SparseChunk, _kernels
+from annealfit.data.rows import Chunk, DenseChunk, SingleChunk, SparseChunk, _single_kernels
 
 
 class OwnChunk(Chunk):
@@ -42,7 +42,7 @@ def test_outputs_are_those_of_numpy(n_rows, n_features, n_outputs):
     features = generator.normal(size=(n_rows, n_features)).astype(np.float32)
     weights = generator.normal(size=(n_outputs, n_features)).astype(np.float32)
     offsets, found = generator.normal(size=n_outputs), np.empty((n_outputs, n_rows))
-    _kernels.project_rows(features, weights, 3.0, offsets, found)
+    _single_kernels.project_rows(features, weights, 3.0, offsets, found)
     one, other = weights.astype(float), features.T.astype(float)
     # Sums in another order: each differs by at most d roundings of the sum of the magnitudes of its terms.
     margin = 3 * 2.0**-24 * (n_features + 2) * (np.abs(one) @ np.abs(other))
@@ -56,7 +56,7 @@ def test_moments_are_those_of_numpy(n_rows, n_features, n_outputs):
     features = generator.normal(size=(n_rows, n_features)).astype(np.float32)
     values, before = generator.normal(size=(n_outputs, n_rows)), generator.normal(size=(n_outputs, n_features))
     found = before.copy()
-    _kernels.add_moments(features, values, found)
+    _single_kernels.add_moments(features, values, found)
     margin = 1e-15 * (n_rows + 2) * (np.abs(values) @ np.abs(features) + np.abs(before))
     assert (np.abs(found - (before + values @ features.astype(float))) <= margin).all()
 
@@ -68,11 +68,11 @@ def test_column_sums_and_distances_from_a_centre(dtype):
         X = generator.normal(size=(count, 5)).astype(dtype)
         weights, centre = generator.uniform(size=count), generator.normal(size=5)
         copy, farthest, totals = np.zeros((count, 16), np.float32), np.zeros(5), np.zeros((3, 5))
-        _kernels.subtract_centre(X, centre, copy)
+        _single_kernels.subtract_centre(X, centre, copy)
         np.testing.assert_array_equal(copy[:, :5], (X - centre).astype(np.float32))
         assert not copy[:, 5:].any()
         again = np.zeros_like(copy)
-        _kernels.add_columns(X, weights, centre, again, totals, farthest)
+        _single_kernels.add_columns(X, weights, centre, again, totals, farthest)
         np.testing.assert_array_equal(again, copy)
         np.testing.assert_array_equal(farthest, np.abs(X - centre).max(axis=0))
         exact = X.astype(float)

@@ -1,21 +1,16 @@
-"""Compiled passes over rows: products in single precision, Gram matrices, column sums, and the sums of the links.
-
-Every row is read once, from where it is stored. A BLAS copies its operands into an order of its own first, which takes
-as long as the product if there are only ten outputs. Arrays of the links are (classes, n).
-"""
+"""Compiled passes over rows: Gram matrices, and the sums of the links, whose arrays are (classes, n)."""
 
 import math
 
 import numpy as np
 from llvmlite import ir
-from numba import float32, float64, intp, njit, types, void
+from numba import intp, njit, types, void
 from numba.extending import intrinsic
 
 from annealfit._support._vectors import LANES, convert, load, multiply_add, repeat, store
-from annealfit._support.compiled import In1, In2, In3, InInt1, Out1, Out2, array, compiled, constant
+from annealfit._support.compiled import In1, In2, In3, InInt1, Out1, Out2, array, compiled
 
-InSingle2, OutSingle2, OutBool1 = constant(float32, 2), array(float32, 2), array(types.boolean, 1)
-OUTPUTS_AT_ONCE = 5  # their sums for two rows fit into registers
+OutBool1 = array(types.boolean, 1)
 ROWS_IN_REGISTERS = 64  # rows whose sums are added up in registers
 ROWS = 512  # at a time: their outputs of ten classes stay in the cache
 PRODUCT_ROWS = 128  # the same where products of all pairs of outputs are formed
@@ -29,93 +24,11 @@ ROUND_TO_INTEGER = 1.5 * 2.0**52  # adding it leaves no digits behind the point;
 TAYLOR = tuple(1 / math.factorial(power) for power in range(13, -1, -1))
 
 
-@compiled(void(InSingle2, InSingle2, float64, In1, Out2), fastmath=ANY_ORDER)
-def project_rows(features, weights, unit, offsets, outputs):
-    """Set outputs (O, n) to `unit·WXᵀ + offsets`, of features (n, d), weights (O, d) and offsets (O,)."""
-    count, size = features.shape
-    grouped = len(weights) // OUTPUTS_AT_ONCE * OUTPUTS_AT_ONCE
-    nothing = np.float32(0)
-    for row in range(0, count, 2):
-        other = min(row + 1, count - 1)  # the last row of an odd number is computed twice
-        x, y = features[row], features[other]
-        for first in range(0, grouped, OUTPUTS_AT_ONCE):
-            w0, w1, w2 = weights[first], weights[first + 1], weights[first + 2]
-            w3, w4 = weights[first + 3], weights[first + 4]
-            x0 = x1 = x2 = x3 = x4 = y0 = y1 = y2 = y3 = y4 = nothing
-            for j in range(size):
-                x0 += x[j] * w0[j]
-                x1 += x[j] * w1[j]
-                x2 += x[j] * w2[j]
-                x3 += x[j] * w3[j]
-                x4 += x[j] * w4[j]
-                y0 += y[j] * w0[j]
-                y1 += y[j] * w1[j]
-                y2 += y[j] * w2[j]
-                y3 += y[j] * w3[j]
-                y4 += y[j] * w4[j]
-            outputs[first, row], outputs[first + 1, row], outputs[first + 2, row] = x0, x1, x2
-            outputs[first + 3, row], outputs[first + 4, row] = x3, x4
-            outputs[first, other], outputs[first + 1, other], outputs[first + 2, other] = y0, y1, y2
-            outputs[first + 3, other], outputs[first + 4, other] = y3, y4
-        for o in range(grouped, len(weights)):
-            w = weights[o]
-            x0 = y0 = nothing
-            for j in range(size):
-                x0 += x[j] * w[j]
-                y0 += y[j] * w[j]
-            outputs[o, row], outputs[o, other] = x0, y0
-    for o in range(len(outputs)):
-        for row in range(count):
-            outputs[o, row] = unit * outputs[o, row] + offsets[o]
-
-
 @njit(forceinline=True)
-def _add(totals, place, vector):
+def add_in_double(totals, place, vector):
     """Add a vector of any precision to one in double, in an array as in `load`."""
     before = load(totals, place)
     store(totals, place, before + convert(vector, before))
-
-
-@compiled(void(InSingle2, In2, Out2))
-def add_moments(features, values, moments):
-    """Add `VX` to moments (O, d), of features (n, d) and values (O, n); d is a multiple of LANES."""
-    blocks = features.shape[1] // LANES
-    nothing = repeat(0.0, load(moments, 0))
-    grouped = len(values) // OUTPUTS_AT_ONCE * OUTPUTS_AT_ONCE
-    for first in range(0, len(features), ROWS_IN_REGISTERS):
-        last = min(first + ROWS_IN_REGISTERS, len(features))
-        for output in range(0, grouped, OUTPUTS_AT_ONCE):
-            v0, v1, v2 = values[output], values[output + 1], values[output + 2]
-            v3, v4 = values[output + 3], values[output + 4]
-            for block in range(blocks):
-                sum0 = sum1 = sum2 = sum3 = sum4 = nothing
-                for row in range(first, last):
-                    x = convert(load(features, row * blocks + block), nothing)
-                    sum0 = multiply_add(v0[row], x, sum0)
-                    sum1 = multiply_add(v1[row], x, sum1)
-                    sum2 = multiply_add(v2[row], x, sum2)
-                    sum3 = multiply_add(v3[row], x, sum3)
-                    sum4 = multiply_add(v4[row], x, sum4)
-                place = output * blocks + block
-                _add(moments, place, sum0)
-                _add(moments, place + blocks, sum1)
-                _add(moments, place + 2 * blocks, sum2)
-                _add(moments, place + 3 * blocks, sum3)
-                _add(moments, place + 4 * blocks, sum4)
-        for output in range(grouped, len(values)):
-            v, found = values[output], moments[output]
-            for row in range(first, last - 7, 8):
-                x0, x1, x2, x3 = features[row], features[row + 1], features[row + 2], features[row + 3]
-                x4, x5, x6, x7 = features[row + 4], features[row + 5], features[row + 6], features[row + 7]
-                v0, v1, v2, v3 = v[row], v[row + 1], v[row + 2], v[row + 3]
-                v4, v5, v6, v7 = v[row + 4], v[row + 5], v[row + 6], v[row + 7]
-                for j in range(features.shape[1]):
-                    early = (v0 * x0[j] + v1 * x1[j]) + (v2 * x2[j] + v3 * x3[j])
-                    found[j] += early + ((v4 * x4[j] + v5 * x5[j]) + (v6 * x6[j] + v7 * x7[j]))
-            for row in range(last - (last - first) % 8, last):
-                x, v0 = features[row], v[row]
-                for j in range(features.shape[1]):
-                    found[j] += v0 * x[j]
 
 
 @compiled(void(In2, In1, In1, intp, intp, Out2))
@@ -148,47 +61,15 @@ def gram_of_block(features, origin, roots, first, last, gram):
                     sum2 = multiply_add(y[i + 2], x, sum2)
                     sum3 = multiply_add(y[i + 3], x, sum3)
                 place = i * blocks + block
-                _add(products, place, sum0)
-                _add(products, place + blocks, sum1)
-                _add(products, place + 2 * blocks, sum2)
-                _add(products, place + 3 * blocks, sum3)
+                add_in_double(products, place, sum0)
+                add_in_double(products, place + blocks, sum1)
+                add_in_double(products, place + 2 * blocks, sum2)
+                add_in_double(products, place + 3 * blocks, sum3)
     for i in range(size):
         for j in range(i + 1):
             gram[i, j] = gram[j, i] = products[j, i]
         gram[i, size] = gram[size, i] = sums[i]
     gram[size, size] = total
-
-
-@compiled(void(In2, In1, OutSingle2), void(InSingle2, In1, OutSingle2))
-def subtract_centre(features, centre, copy):
-    """Set the first d columns of copy (n, d or more) to `features − centre` in single precision."""
-    for row in range(len(features)):
-        x, y = features[row], copy[row]
-        for j in range(len(centre)):
-            y[j] = x[j] - centre[j]
-
-
-@compiled(
-    void(In2, In1, In1, OutSingle2, Out2, Out1), void(InSingle2, In1, In1, OutSingle2, Out2, Out1), fastmath=ANY_ORDER
-)
-def add_columns(features, weights, centre, copy, totals, farthest):
-    """Compute `subtract_centre`, and add to totals (3, d) weighted sums of features (n, d), squares and magnitudes.
-
-    `farthest` (d,) becomes the largest distance of each column from the centre (d,), or what it was.
-    """
-    sums, squares, magnitudes = totals[0], totals[1], totals[2]
-    for row in range(0, len(features), 2):
-        other = min(row + 1, len(features) - 1)  # the last row of an odd number is its own pair, with weight 0
-        x, y, x_copy, y_copy = features[row], features[other], copy[row], copy[other]
-        a, b = weights[row], weights[other] if other > row else 0.0
-        for j in range(len(centre)):
-            x_distance, y_distance = x[j] - centre[j], y[j] - centre[j]
-            x_copy[j], y_copy[j] = x_distance, y_distance
-            distance = max(abs(x_distance), abs(y_distance))
-            farthest[j] = farthest[j] if farthest[j] >= distance else distance
-            sums[j] += a * x[j] + b * y[j]
-            squares[j] += a * x[j] * x[j] + b * y[j] * y[j]
-            magnitudes[j] += a * abs(x[j]) + b * abs(y[j])
 
 
 # Sums of the softmax and the logistic link

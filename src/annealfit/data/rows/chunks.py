@@ -219,10 +219,10 @@ class SingleChunk(DenseChunk):
     @cached_property
     def _copy(self) -> NDArray[np.float32]:
         """`x − centre` in single precision, with columns of zeros up to a multiple of the vector length."""
-        from annealfit.data.rows import _kernels
+        from annealfit.data.rows import _single_kernels
 
         copy = self._empty_copy()
-        _kernels.subtract_centre(self.features, self.centre, copy)
+        _single_kernels.subtract_centre(self.features, self.centre, copy)
         return copy
 
     def _empty_copy(self) -> NDArray[np.float32]:
@@ -233,22 +233,22 @@ class SingleChunk(DenseChunk):
 
     def project(self, weights: Array) -> Array:
         """Return `WᵀXᵀ` (O, n), right to about seven digits."""
-        from annealfit.data.rows import _kernels
+        from annealfit.data.rows import _single_kernels
 
         largest = float(np.abs(weights[:-1]).max(initial=0.0))
         unit = 1.0 if largest == 0 or _ORDINARY[0] < largest < _ORDINARY[1] else largest
         factors = np.zeros((weights.shape[1], self._copy.shape[1]), np.float32)
         factors[:, : len(self.centre)] = (weights[:-1] / unit).T
         outputs = np.empty((weights.shape[1], len(self.labels)))
-        _kernels.project_rows(self._copy, factors, unit, weights[-1] + self.centre @ weights[:-1], outputs)
+        _single_kernels.project_rows(self._copy, factors, unit, weights[-1] + self.centre @ weights[:-1], outputs)
         return outputs
 
     def moments(self, values: Array) -> Array:
         """Return `VX` (O, D), sums in double precision of features in single."""
-        from annealfit.data.rows import _kernels
+        from annealfit.data.rows import _single_kernels
 
         size, sums = len(self.centre), np.zeros((len(values), self._copy.shape[1]))
-        _kernels.add_moments(self._copy, np.ascontiguousarray(values), sums)
+        _single_kernels.add_moments(self._copy, np.ascontiguousarray(values), sums)
         found = np.empty((len(values), size + 1))
         found[:, -1] = values.sum(axis=1)
         found[:, :-1] = sums[:, :size] + found[:, -1:] * self.centre
@@ -275,11 +275,11 @@ class SingleChunk(DenseChunk):
     @cached_property
     def _columns(self) -> tuple[Array, Array]:
         """Column sums (3, d) and largest distances from the centre (d,); the same pass fills the copy."""
-        from annealfit.data.rows import _kernels
+        from annealfit.data.rows import _single_kernels
 
         weights = np.ones(len(self.labels)) if self.weights is None else self.weights
         totals, farthest, copy = np.zeros((3, len(self.centre))), np.zeros(len(self.centre)), self._empty_copy()
-        _kernels.add_columns(self.features, weights, self.centre, copy, totals, farthest)
+        _single_kernels.add_columns(self.features, weights, self.centre, copy, totals, farthest)
         self.__dict__["_copy"] = copy
         return totals, farthest
 

@@ -276,15 +276,15 @@ def _descend_by_chains(curvature, first, partners, top, spacing, level, field, e
     for i in range(size):  # energies of chains are in units of the first spacing
         ratios[i] = spacing[i] / spacing[0]
         stiffnesses[i] = ratios[i] * (spacing[i] * curvature[i, i])
-    j, in_vain = 0, 0
-    for _ in range(MOST_PASSES * size):
+    in_vain = 0
+    for attempt in range(MOST_PASSES * size):
+        j = attempt % size
         if stop[0]:
             return
         length = _best_chain(curvature, stiffnesses, ratios, spacing, top, level, field, j, slopes, places, changes)
         for step in range(length):
             _move(curvature, spacing, level, field, energy, places[step], changes[step])
         in_vain = 0 if length else in_vain + 1
-        j = (j + 1) % size
         if in_vain == size:
             # A chain may have left a parameter at the wrong end, where the energy is concave in it.
             if not _descend(curvature, first, partners, top, spacing, level, field, energy, stop):
