@@ -1,5 +1,6 @@
 """Streamed rows: the sums of rows in memory, never all rows at once, and every kind of table."""
 
+import os
 import tracemalloc
 
 import h5py
@@ -10,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from annealfit import AnnealedClassifier, Checkpoint
 from annealfit._support.errors import InvalidInputError
-from annealfit.data.rows import ChunkedRows, InMemoryRows, MappedTable, Selection, is_out_of_core
+from annealfit.data.rows import ChunkedRows, InMemoryRows, MappedTable, NpyTable, Selection, is_out_of_core
 from annealfit.training.objectives import LinearHead, softmax
 
 
@@ -278,3 +279,14 @@ def test_a_checkpoint_of_an_array_is_resumed_with_a_memory_map_of_it(n_features,
     resumed = AnnealedClassifier(max_iter=6, checkpoint=Checkpoint(path, resume=True), **settings).fit(mapped(X), y)
     straight = AnnealedClassifier(max_iter=6, **settings).fit(X, y)
     np.testing.assert_allclose(resumed.coef_, straight.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_file_that_becomes_shorter_ends_the_training_with_an_error(tmp_path, wrapped):
+    """Reading beyond the end of a mapped file would kill the process."""
+    path = tmp_path / "X.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(1000, 20)))
+    table, labels = np.load(path, mmap_mode="r"), np.arange(1000) % 2
+    shorten = [lambda iteration: os.truncate(path, 4096)]
+    with pytest.raises(InvalidInputError, match=r"X\.npy became shorter"):
+        AnnealedClassifier(random_state=0, tol=0, callbacks=shorten).fit(NpyTable(path) if wrapped else table, labels)

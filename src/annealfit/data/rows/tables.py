@@ -30,6 +30,9 @@ def check_table(table: Any, name: str = "X") -> None:
 
 def read_slice(table: Any, first: int, last: int) -> NDArray[Any]:
     """Return rows first … last − 1 as an array: single precision is kept, integers become double."""
+    mapped: Any = _source(table)
+    if isinstance(mapped, np.memmap) and mapped._mmap.size() < len(mapped._mmap):  # its size now, and when mapped
+        raise InvalidInputError(f"{mapped.filename} became shorter while it was read; write it again, and train anew")
     rows = np.asarray(table[first:last])
     if rows.dtype in (np.float32, np.float64):
         return rows.view(np.ndarray)
@@ -108,6 +111,10 @@ class MappedTable(SlicedTable):
 
 def reading_lock(table: Any) -> AbstractContextManager[Any]:
     """Return a lock to hold while a slice is read; arrays need none, other objects may not be thread-safe."""
+    return nullcontext() if isinstance(_source(table), np.ndarray) else threading.Lock()
+
+
+def _source(table: Any) -> Any:
     while isinstance(table, SlicedTable):
         table = table.source
-    return nullcontext() if isinstance(table, np.ndarray) else threading.Lock()
+    return table
