@@ -30,9 +30,10 @@ def check_table(table: Any, name: str = "X") -> None:
 
 def read_slice(table: Any, first: int, last: int) -> NDArray[Any]:
     """Return rows first … last − 1 as an array: single precision is kept, integers become double."""
-    mapped: Any = _source(table)
-    if isinstance(mapped, np.memmap) and mapped._mmap.size() < len(mapped._mmap):  # its size now, and when mapped
-        raise InvalidInputError(f"{mapped.filename} became shorter while it was read; write it again, and train anew")
+    source = _source(table)
+    mapped = getattr(source, "_mmap", None)  # of an np.memmap
+    if mapped is not None and mapped.size() < len(mapped):  # now, and when it was mapped
+        raise InvalidInputError(f"{source.filename} became shorter while it was read; write it again, and train anew")
     rows = np.asarray(table[first:last])
     if rows.dtype in (np.float32, np.float64):
         return rows.view(np.ndarray)
