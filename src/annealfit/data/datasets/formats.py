@@ -7,6 +7,7 @@ decompressed, never writes where an archive says, and never unpickles.
 from __future__ import annotations
 
 import gzip
+import lzma
 import math
 import os
 import tarfile
@@ -113,9 +114,10 @@ def read_members(path: Path, members: Sequence[str], name: str) -> dict[str, byt
         raise CorruptFileError(f"{name} lacks a member: {error.args[0]}") from error
     except EOFError as error:
         raise TruncatedFileError(f"{name} was cut short; get it again") from error
-    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, RuntimeError, OSError) as error:
         kind = TruncatedFileError if "unexpected end of data" in str(error) else CorruptFileError
-        raise kind(f"{name} is not a whole archive: {error}; get it again") from error
+        reason = str(error).partition("\n")[0].rstrip(":")
+        raise kind(f"{name} is not a whole zip or tar archive: {reason}; get it again") from error
     return contents
 
 
