@@ -73,11 +73,11 @@ def compare(
       annealfit compare-samplers digits --bits 1-3 --samplers levels,native
       annealfit compare-samplers digits --samplers native,native:num_sweeps=1000
     """
-    from annealfit.studies.sampler_study import CONFIDENCE, INTERVAL, compare_samplers, with_reads
+    from annealfit.studies.sampler_study import compare_samplers, with_reads
 
     asked = [] if bits is None else options.parse_numbers(bits, "--bits")
-    most = max(asked, default=None)
-    classifier = options.make_estimator(preset, bits=most, max_iter=max(iterations, 1), random_state=seed)
+    most = {"bits": max(asked, default=None), "max_iter": max(iterations, 1)}
+    classifier = options.make_estimator(preset, **most, random_state=seed)
     every_bits = asked or [classifier.bits]
     # The paper's presets stand for its coordinates, too.
     usual = ("raw", "centred") if preset == options.Preset.annealfit else ("raw",)
@@ -92,6 +92,8 @@ def compare(
             raise InvalidInputError(f"{out} holds a comparison already; name another folder with --out")
         remove_leftovers(out / "problems")
     names = list(made)
+    settings: dict[str, Any] = {"coordinates": bases, "bits": every_bits, "late": late, "repeats": repeats}
+    settings |= {"target": target, "truth_seconds": truth_limit, "seed": seed}
     with ExitStack() as stack:
         for sampler in made.values():  # one may have a connection to close
             stack.enter_context(sampler)
@@ -100,26 +102,14 @@ def compare(
             solving,
             prepared,
             classifier,
-            coordinates=bases,
-            bits=every_bits,
+            **settings,
             trainers=made if iterations else {},
-            late=late,
-            repeats=repeats,
-            target=target,
-            truth_seconds=truth_limit,
-            seed=seed,
             on_solve=lambda name: update(completed=names.index(name), description=name),
         )
     stored = {name: value for name, value in context.params.items() if name not in _NOT_STORED}
-    document = {
-        "annealfit": annealfit.__version__,
-        "options": {**stored, "bits": every_bits, "coordinates": list(bases)},
-        "samplers": {name: sampler.describe() for name, sampler in solving.items()},
-        "confidence": CONFIDENCE,
-        "interval": INTERVAL,
-        "skipped": skipped,
-        **without_nan(_describe(found)),
-    }
+    stored |= {"bits": every_bits, "coordinates": list(bases)}
+    described = {name: sampler.describe() for name, sampler in solving.items()}
+    document = {"options": stored, "samplers": described, "skipped": skipped, **without_nan(_describe(found))}
     notes = [*(f"{name} is left out: {reason}" for name, reason in skipped.items()), *found.notes]
     if out is not None:
         notes += _save(found, document, out)
@@ -168,6 +158,9 @@ def split_samplers(text: str) -> tuple[str, ...]:
 
 def _describe(found: Comparison) -> dict[str, Any]:
     """The comparison as JSON; a number that is not finite stands for never, or for a failure."""
+    from annealfit.studies.sampler_study import CONFIDENCE, INTERVAL
+
+    how = {"annealfit": annealfit.__version__, "confidence": CONFIDENCE, "interval": INTERVAL}
     problems = [
         {
             **pick(taken, "name", "coordinates", "bits", "after"),
@@ -193,7 +186,7 @@ def _describe(found: Comparison) -> dict[str, Any]:
         for variant, record in (*trained, ({}, found.optimum))
     ]
     solving = [asdict(row) for row in found.solving]
-    return {"problems": problems, "solving": solving, "training": training, "notes": found.notes}
+    return {**how, "problems": problems, "solving": solving, "training": training, "notes": found.notes}
 
 
 def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:

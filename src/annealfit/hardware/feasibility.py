@@ -118,7 +118,6 @@ class Placement:
     longest_chain: int
     qubits_of_a_class: int
     classes_at_once: int
-    longest_chain_at_once: int  # chains of tiles side by side may be one qubit longer
     qubits_of_a_call: int
 
 
@@ -199,7 +198,6 @@ def _place(workload: Workload, chip: Chip) -> Placement | None:
         longest_chain=longest_chain(embedding),
         qubits_of_a_class=qubits_of([embedding]),
         classes_at_once=len(tiles),
-        longest_chain_at_once=max(map(longest_chain, tiles)),
         qubits_of_a_call=qubits_of(tiles),
     )
 
