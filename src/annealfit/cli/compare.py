@@ -76,8 +76,8 @@ def compare(
     from annealfit.studies.sampler_study import compare_samplers, with_reads
 
     asked = [] if bits is None else options.parse_numbers(bits, "--bits")
-    most = {"bits": max(asked, default=None), "max_iter": max(iterations, 1)}
-    classifier = options.make_estimator(preset, **most, random_state=seed)
+    most = max(asked, default=None)
+    classifier = options.make_estimator(preset, bits=most, max_iter=max(iterations, 1), random_state=seed)
     every_bits = asked or [classifier.bits]
     # The paper's presets stand for its coordinates, too.
     usual = ("raw", "centred") if preset == options.Preset.annealfit else ("raw",)
