@@ -68,3 +68,7 @@ def test_unknown_tables_are_named():
 def test_the_papers_numbers_are_at_hand():
     assert len(paper.paper_table("benchmark")) == 175
     assert {row["method"] for row in paper.paper_table("digits")} == {"classical", *(f"qubo_{k}" for k in paper.BITS)}
+
+
+def test_names_of_data_sets_are_no_paths():
+    assert RunSpec("x/../../logo", "classical", 42).id.startswith("x_logo-classical-seed42-")

@@ -280,7 +280,8 @@ def _notes(run: TrainingRun, folder: Path, *, plots: bool) -> list[str]:
 
     classifier, notes = run.classifier, []
     try:
-        figures.save_run_figures(run, folder) if plots else None
+        if plots:
+            figures.save_run_figures(run, folder)
     except MissingDependencyError as error:
         notes.append(f"No plots: {error}")
     history = classifier.history_

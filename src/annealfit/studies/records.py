@@ -56,15 +56,6 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def file_name(dataset: str) -> str:
-    """Return a part of a file name for a data set, whose own name may be a path, or anything in a foreign record.
-
-    >>> file_name("x/../../logo")
-    'x_logo'
-    """
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", dataset)[:_LONGEST_NAME]
-
-
 @dataclass(frozen=True)
 class RunSpec:
     """One method on one data set with one seed: everything that decides the result of a run.
@@ -106,7 +97,8 @@ class RunSpec:
         """File name of the record: readable at the front, a digest of all fields at the end."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
         parts = [f"-{word}" for word in (self.preset, self.images) if word not in (None, "stated")]
-        return f"{file_name(self.dataset)}-{self.label}{''.join(parts)}-seed{self.seed}-{digest}"
+        dataset = re.sub(r"[^A-Za-z0-9_-]+", "_", self.dataset)[:_LONGEST_NAME]  # it may be a path, or anything
+        return f"{dataset}-{self.label}{''.join(parts)}-seed{self.seed}-{digest}"
 
     def to_json(self) -> dict[str, Any]:
         """The fields that differ from their default: a field added later does not change old ids."""

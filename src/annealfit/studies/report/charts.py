@@ -45,12 +45,6 @@ def series_name(group: Group) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def sampled_iterations(group: Group) -> NDArray[np.int64]:
-    """The iterations shown of a group's longest run, evenly spread on a logarithmic axis."""
-    longest = max(record.iterations for record in group.records)
-    return np.unique(np.geomspace(1, longest, _N_POINTS).round().astype(np.int64)) if longest else np.zeros(0, np.int64)
-
-
 def history_columns(group: Group, name: str) -> NDArray[np.float64] | None:
     """One quantity's histories as rows of equal length: a run that stopped early keeps its last value."""
     histories = [np.asarray(r.history[name], float) for r in group.records if len(r.history.get(name, ()))]
@@ -69,8 +63,10 @@ def curves(found: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def _series(group: Group) -> dict[str, Any]:
-    iterations = sampled_iterations(group)
-    if len(iterations):
+    longest = max(record.iterations for record in group.records)
+    spread = np.geomspace(1, longest, _N_POINTS) if longest else np.zeros(0)  # even on a logarithmic axis
+    iterations = np.unique(spread.round().astype(np.int64))
+    if longest:
         histories = {name: history_columns(group, name) for name in (*QUANTITIES, "seconds")}
         shown = {name: rows[:, iterations - 1] for name, rows in histories.items() if rows is not None}
     else:  # a method without iterations is a level

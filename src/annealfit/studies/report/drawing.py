@@ -123,11 +123,6 @@ def dress(axes: Any, grid: str = "both", *, log: str = "", **labels: Any) -> Non
     use_logarithm(axes, *log)
 
 
-def series_style(number: int) -> dict[str, str]:
-    """Colour and marker of one of several series."""
-    return {"color": SERIES[number % len(SERIES)], "marker": MARKERS[number % len(MARKERS)]}
-
-
 def legend_below(figure: Any, handles: Sequence[Any]) -> None:
     """One legend for all panels, below them, in as many columns as there is room for."""
     inches = 0.5 + 0.075 * max(len(handle.get_label()) for handle in handles)

@@ -31,8 +31,8 @@ _MOST_SHOWN = 32  # filters of a layer
 _CELL = 0.62  # inches of a filter
 
 
-def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
-    """Write the figures of a training and its sample images as PNG; returns the paths of the figures."""
+def save_run_figures(run: TrainingRun, folder: Path) -> None:
+    """Write the figures of a training and its sample images as PNG."""
     first = run.records[0]
     figures = {"convergence": draw_convergence(run.records, f"{run.dataset.name}: training")}
     if len(first.sample_labels):  # else rows that are no images
@@ -41,7 +41,8 @@ def save_run_figures(run: TrainingRun, folder: Path) -> list[Path]:
                 drawing.plotting("image").imsave(file, pixels, cmap="gray", vmin=0, vmax=1, format="png")
         if run.initial_filters is not None:
             figures["filters"] = draw_filters(run.initial_filters, run.model.features.filters_)
-    return [drawing.save_figure(figure, folder / f"{name}.png") for name, figure in figures.items()]
+    for name, figure in figures.items():
+        drawing.save_figure(figure, folder / f"{name}.png")
 
 
 def draw_convergence(records: Sequence[Record], title: str) -> Any:
@@ -181,7 +182,8 @@ def save_layer_errors(names: Sequence[str], errors: Sequence[Mapping[str, float]
     axes = figure.subplots()
     for place, method in enumerate(errors[0]):
         values = [max(one[method], 1e-12) for one in errors]  # a logarithm has no zero
-        style = drawing.series_style(_METHODS.get(method, 5 + place % 3))
+        number = _METHODS.get(method, 5 + place % 3)
+        style = {"color": SERIES[number], "marker": drawing.MARKERS[number]}
         axes.plot(range(len(names)), values, markersize=6, label=METHOD_TITLES.get(method, method), **style)
     slanted = sum(map(len, names)) > 11 * len(names) or len(names) > 12  # else the names would touch
     angle = {"rotation": 30, "ha": "right"} if slanted else {}
