@@ -235,7 +235,7 @@ def test_train_on_a_folder_of_ones_own_images(tmp_path):
         for index in range(20):
             pixels = np.clip(generator.normal(brightness, 20, size=(12, 12)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(tmp_path / "mine" / label / f"{index}.png")
-    result = annealfit("train", tmp_path / "mine", "--out", tmp_path / "run", "--json")
+    result = annealfit("train", tmp_path / "mine", "--out", tmp_path / "run", "--json", "--filters", 2)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["QUBO 3-bit"]["test"]["accuracy"] > 0.9
     answer = annealfit("predict", tmp_path / "run", tmp_path / "mine" / "dark" / "0.png", "--json")

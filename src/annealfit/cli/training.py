@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import sys
@@ -9,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from annealfit._support.errors import FileFormatError, InvalidInputError, Missin
 from annealfit._support.threads import free_memory
 from annealfit.cli import options
 from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, warn, warnings_as_notes
-from annealfit.data.datasets import RESIZE_METHODS, Dataset, is_feature_table, load_dataset, load_table
+from annealfit.data.datasets import DATASETS, RESIZE_METHODS, Dataset, is_feature_table, load_dataset, load_table
 from annealfit.data.datasets.images import readable_images
 from annealfit.data.datasets.own_data import image_files, read_rows
 from annealfit.samplers.protocol import Preflight
@@ -38,10 +39,16 @@ if TYPE_CHECKING:
     # Rows and labels, how features are made (for the configuration), and what trains on them.
     _Training = tuple[tuple[Any, Any], dict[str, Any] | None, Callable[..., TrainingRun]]
 
+OWN_IMAGES_SECONDS = 60.0
 _SHARE_OF_MEMORY = 0.25  # images or features beyond this share of the free memory are kept on disk
 
 TrainFilters = Annotated[
-    bool, Option("--train-filters", help="Train the filters too, by QUBOs; beside it, frozen filters and Adam.")
+    bool | None,
+    Option(
+        "--train-filters/--frozen-filters",
+        help="Train the filters too, by QUBOs; beside it, frozen filters and Adam.",
+        show_default="frozen",
+    ),
 ]
 Tol = Annotated[float | None, Option(help="Stop when the loss is certified to be so close to its minimum, relatively.")]
 Settings = Annotated[
@@ -74,10 +81,14 @@ def train(
     preset: options.PresetOption = options.Preset.annealfit,
     bits: options.Bits = None,
     max_iter: Annotated[int | None, Option(help="Iterations at most.")] = None,
-    filters: Annotated[str, Option(help="Convolution filters; 16,32 are those of two layers.")] = "2",
-    kernel: Annotated[str, Option(help="Kernel size of the filters, or one per layer.")] = "3",
-    pool: Annotated[str, Option(help="Max-pooling size, or one per layer.")] = "2",
-    train_filters: TrainFilters = False,
+    filters: Annotated[
+        str | None, Option(help="Convolution filters; 16,32 are those of two layers.", show_default="2")
+    ] = None,
+    kernel: Annotated[
+        str | None, Option(help="Kernel size of the filters, or one per layer.", show_default="3")
+    ] = None,
+    pool: Annotated[str | None, Option(help="Max-pooling size, or one per layer.", show_default="2")] = None,
+    train_filters: TrainFilters = None,
     regularization: Annotated[float | None, Option(help="λ of the weights' penalty. Default: 0.001.")] = None,
     tol: Tol = None,
     time_limit: Annotated[float | None, Option(help="Stop after so many seconds of training.")] = None,
@@ -86,8 +97,10 @@ def train(
     sampler: options.SamplerOption = None,
     blocks: options.Blocks = None,
     labels: Labels = None,
-    size: options.ImageSize = 8,
-    color: Annotated[bool, Option("--color", help="Keep colours; otherwise images become grey.")] = False,
+    size: Annotated[int | None, Option(help="Side of the images after resizing.", show_default="8")] = None,
+    color: Annotated[
+        bool | None, Option("--color/--grey", help="Keep colours, or make images grey.", show_default="grey")
+    ] = None,
     resize: Annotated[str, Option(help=f"How images are resized: {', '.join(RESIZE_METHODS)}.")] = "area",
     images: Images = None,
     n_train: TrainSize = None,
@@ -108,25 +121,43 @@ def train(
     Ctrl-C ends the training early and keeps what was learnt; --resume goes on from there. With
     --train-filters the filters are trained by QUBO solves too, and the folder has pictures of them.
 
+    Your own images (a folder, or an npz file) are resized to at most 32 pixels, some are held out, and colour and a
+    network with trained filters are chosen by them, all within --time-limit, 60 seconds if you give none. --size and
+    --color decide for themselves; with a preset, --filters, --kernel, --pool, --frozen-filters, --standardize, --tol,
+    --sampler, --blocks or --set nothing is chosen.
+
     Examples of use:
 
     \b
       annealfit train digits
       annealfit train digits --preset matched --bits 10 --out runs/matched
       annealfit train digits --train-filters --filters 4
+      annealfit train ./photos --time-limit 60
       annealfit train mnist --download --filters 8 --n-train all --n-test all
       annealfit train embeddings.npy --labels labels.npy --standardize features
       annealfit train digits --bits 2 --sampler mock-qpu:topology=Z12,faults=0.1
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     is_table = is_feature_table(Path(dataset))
-    _check_options(is_table, train_filters, labels, out, resume)
+    _check_options(is_table, bool(train_filters), labels, out, resume)
+    subset = options.parse_subset(images, n_train, n_test)
+    load: Any = partial(load_dataset, dataset, seed=seed, resize=resize, download=download, **subset)
+    load = partial(load, skip_unreadable=skip_unreadable)
+    given = (filters, kernel, pool, tol, sampler, blocks, settings)
+    is_open = given == (None,) * len(given) and standardize == "none" and preset == options.Preset.annealfit
+    choice = None
+    if is_open and train_filters is not False and not is_table and dataset not in DATASETS:
+        size, choice = _choose_network(load, size, color, seed, time_limit or OWN_IMAGES_SECONDS, folder, resume)
+        baselines, train_filters = bool(baselines or train_filters), True
+        color, max_iter = choice["color"], max_iter or choice["max_iter"]
+        time_limit = max(1.0, (time_limit or OWN_IMAGES_SECONDS) - choice["seconds"])
+    size, color, train_filters = 8 if size is None else size, bool(color), bool(train_filters)
     features: dict[str, Any] = {
-        "n_filters": options.parse_layers(filters, "--filters"),
-        "kernel_size": options.parse_layers(kernel, "--kernel"),
-        "pool_size": options.parse_layers(pool, "--pool"),
+        "n_filters": options.parse_layers(filters or "2", "--filters"),
+        "kernel_size": options.parse_layers(kernel or "3", "--kernel"),
+        "pool_size": options.parse_layers(pool or "2", "--pool"),
         "standardize": standardize,
-    }
+    } | (choice["layers"] if choice else {})
     estimator = options.make_estimator(
         preset,
         train_filters=train_filters,
@@ -140,11 +171,11 @@ def train(
     )
     chosen = options.make_sampler(sampler, blocks, estimator.sampler, seed)
     estimator.set_params(sampler=chosen)
-    subset = options.parse_subset(images, n_train, n_test)
-    load = partial(load_dataset, dataset, seed=seed, size=size, color=color, resize=resize, download=download, **subset)
-    load = warnings_as_notes()(partial(load, skip_unreadable=skip_unreadable))
+    if choice:
+        estimator.set_params(shifts=choice["shifts"])
+    load = warnings_as_notes()(partial(load, size=size, color=color))
     if train_filters:
-        opened = _network_training(load, features, estimator)
+        opened = _network_training(load, features, estimator, baselines is not False)
     elif is_table:
         prepare = partial(_prepare_table, Path(dataset), labels, standardize, seed, subset)
         opened = _head_training(estimator, prepare, baselines)
@@ -153,6 +184,8 @@ def train(
         opened = _head_training(estimator, partial(_prepare_images, load, extractor), baselines)
     config: dict[str, Any] = {"dataset": dataset, "labels": labels, "color": color, "resize": resize, "seed": seed}
     config |= {"image_size": size, **subset, "preset": str(preset), "annealfit": annealfit.__version__}
+    if choice:
+        config["choice"] = choice
     again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
     with chosen, opened as training:  # in the end connections close and temporary files go
         run = _run_in_folder(folder, estimator, training, config, again, resume=resume)
@@ -199,8 +232,39 @@ def _run_in_folder(
     return run
 
 
+def _choose_network(
+    load: Callable[..., Dataset],
+    size: int | None,
+    color: bool | None,
+    seed: int,
+    seconds: float,
+    folder: Path,
+    resume: bool,
+) -> tuple[int, dict[str, Any]]:
+    """The size of a user's own images, and the choice of a network for them, told; of a resumed run its own."""
+    from annealfit.studies.image_choice import MAX_ITER, SIZE, choose_network
+
+    if resume:
+        config = json.loads((folder / records.CONFIG_FILE).read_text(encoding="utf-8"))
+        if "choice" not in config:
+            raise InvalidInputError(f"{folder} holds a run with another network; give its options again")
+        return config["image_size"], config["choice"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # told when the images are loaded for the training
+        native = min(load(size=None, color=True, lazy=True).X_train.shape[1:3])
+        side = min(SIZE, native) if size is None else size
+        own = load(size=side, color=True)
+    warn(f"{len(own.y_train)} training images of {side}×{side} pixels (--size). Comparing networks:")
+    choice = choose_network(own.X_train, own.y_train, color=color, seed=seed, time_limit=seconds)
+    for line in choice.describe():
+        warn(line)
+    return side, {**asdict(choice), "max_iter": MAX_ITER}
+
+
 @contextmanager
-def _network_training(load: Callable[..., Dataset], features: dict[str, Any], net: Any) -> Iterator[_Training]:
+def _network_training(
+    load: Callable[..., Dataset], features: dict[str, Any], net: Any, baselines: bool
+) -> Iterator[_Training]:
     """The training of a network with its filters."""
     from annealfit.studies.training_run import run_network_training
 
@@ -208,7 +272,7 @@ def _network_training(load: Callable[..., Dataset], features: dict[str, Any], ne
     net.set_params(**features)
     annealfit.RandomConvFeatures(**features).fit(images.X_train[:2])  # layers that do not fit the images fail here
     described = {**features, "random_state": net.random_state}
-    yield (images.X_train, images.y_train), described, partial(run_network_training, images, net)
+    yield (images.X_train, images.y_train), described, partial(run_network_training, images, net, baselines=baselines)
 
 
 @contextmanager

@@ -249,18 +249,19 @@ def run_training(
     return TrainingRun(prepared.dataset, _model(prepared, classifier), records)
 
 
-def run_network_training(dataset: Dataset, net: AnnealedConvNet, callbacks: Sequence[Callback] = ()) -> TrainingRun:
-    """Fit `net`, then the same network with its filters frozen, and by Adam from the same weights.
+def run_network_training(
+    dataset: Dataset, net: AnnealedConvNet, callbacks: Sequence[Callback] = (), *, baselines: bool = True
+) -> TrainingRun:
+    """Fit `net`, then with `baselines` the same network with its filters frozen, and by Adam from the same weights.
 
     All three have the same loss: the penalty of the filters counts for the frozen network too. Ctrl-C ends the
     training and keeps its result so far.
     """
     _fit_interruptibly(net, (dataset.X_train, dataset.y_train), callbacks)
-    fitted = {
-        f"QUBO {net.bits}-bit": Fitted.of(net),
-        "Frozen filters": fit_frozen_network(dataset, net),
-        f"Adam (rate {ADAM_RATE})": fit_network_by_adam(dataset, net),
-    }
+    fitted = {f"QUBO {net.bits}-bit": Fitted.of(net)}
+    if baselines:
+        fitted["Frozen filters"] = fit_frozen_network(dataset, net)
+        fitted[f"Adam (rate {ADAM_RATE})"] = fit_network_by_adam(dataset, net)
     records = tuple(measure_network(dataset, method, found) for method, found in fitted.items())
     features, head = (step for _, step in net.to_pipeline().steps)
     model = ImageClassifier(features, head, dataset.class_names, dataset.preparation)
