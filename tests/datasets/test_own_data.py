@@ -335,3 +335,30 @@ def test_the_program_names_all_unreadable_images_or_leaves_them_out(tmp_path):
     assert "2 of 24 images cannot be read" in str(runner.invoke(app, ["predict", run, str(images)]).exception)
     answers = json.loads(runner.invoke(app, ["predict", run, str(images), "--skip-unreadable", "--json"]).stdout)
     assert len(answers) == 22
+
+
+def test_a_damaged_parquet_file_is_named_also_in_a_folder(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number in range(2):
+        table = pandas.DataFrame({"a": GENERATOR.normal(size=1000), "y": np.arange(1000) % 2})
+        table.to_parquet(folder / f"{number}.parquet")
+    _, [(features, labels)] = read_table(folder, "y", tmp_path)
+    assert (features.shape, len(labels)) == ((2000, 1), 2000)
+    whole = (folder / "1.parquet").read_bytes()
+    for damaged in (whole[:500], whole[:4] + bytes(200) + whole[204:]):  # no footer; pages that cannot be read
+        (folder / "1.parquet").write_bytes(damaged)
+        for path in (folder, folder / "1.parquet"):
+            with pytest.raises(CorruptFileError, match="is not Parquet, or damaged"):
+                read_table(path, "y", tmp_path)
+
+
+def test_parquet_columns_of_the_same_name_are_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = [pyarrow.array([1.0, 2.0])] * 2 + [pyarrow.array([0, 1])]
+    parquet.write_table(pyarrow.Table.from_arrays(columns, ["a", "a", "y"]), tmp_path / "t.parquet")
+    with pytest.raises(CorruptFileError, match="duplicate field names"):
+        read_table(tmp_path / "t.parquet", "y", tmp_path)

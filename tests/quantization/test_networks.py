@@ -429,6 +429,8 @@ def _damage(model, kind):
         graph.initializer[0].raw_data = graph.initializer[0].raw_data[:-4]
     elif kind == "output":
         graph.node[1].ClearField("output")
+    elif kind == "versions":
+        model.opset_import.append(helper.make_opsetid("", 13))
     elif kind == "outputs":
         graph.ClearField("output")
     elif kind == "perm":
@@ -449,7 +451,8 @@ def _damage(model, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["type", "data", "output", "outputs", "perm", "inputs", "external", "external in a node", "input type"]
+    "kind",
+    ["type", "data", "output", "outputs", "perm", "inputs", "versions", "external", "external in a node", "input type"],
 )
 def test_damaged_networks_are_named(kind, tmp_path, rows):
     model = perceptron()

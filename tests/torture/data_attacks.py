@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 from mutations import mutate_bytes, mutate_document
+from onnx import helper, numpy_helper
 from outcomes import Tally, attempt
 from PIL import Image
+from pyarrow import parquet
 from rich.console import Console
 
 from annealfit.cli.output import plain
+from annealfit.data.datasets import own_data
+from annealfit.data.datasets.formats import read_members
 from annealfit.data.datasets.images import read_image
-from annealfit.data.datasets.own_data import read_own
+from annealfit.data.datasets.own_data import read_own, read_table
 from annealfit.hardware.topologies import chip_of_solver, read_properties
+from annealfit.quantization.network import quantize_network
 from annealfit.studies.instances import read_answers
 from annealfit.studies.report.drawing import make_figure, save_figure, shown_plainly
+
+INSTANCE = "digits-d18-k1-centred-first-c0"
 
 
 def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:
@@ -30,8 +39,15 @@ def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:
     Image.fromarray(pixels).save(picture, format="PNG")
     np.savez_compressed(archive, X=generator.random((12, 5, 5)), y=np.arange(12) % 3)
     bits = "".join(map(str, generator.integers(0, 2, 19)))
-    table = "instance,bits\n" + f"digits-d18-k1-centred-first-c0,{bits}\n" * 3
+    table = "instance,bits\n" + f"{INSTANCE},{bits}\n" * 3
+    answers = json.dumps({INSTANCE: [bits] * 3}).encode()
+    read_rows = lambda path: read_table(path, "y", folder)  # noqa: E731
     return [
+        _damage(folder / "table.parquet", _parquet(generator), read_rows, _is_table, count, generator),
+        _damage(folder / "table.csv", _csv(generator), own_data.read_rows, _is_finite, count, generator),
+        _damage(folder / "data.zip", _zip(generator), _read_zip, bool, count, generator),
+        _damage(folder / "network.onnx", _network(generator), _read_network, bool, count, generator),
+        _damage(folder / "answers.json", answers, read_answers, bool, count, generator),
         _damage(folder / "image.png", picture.getvalue(), read_image, _is_image, count, generator),
         _damage(
             folder / "own.npz",
@@ -46,12 +62,65 @@ def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:
     ]
 
 
+def _parquet(generator: np.random.Generator) -> bytes:
+    stream = io.BytesIO()
+    columns = {"a": generator.normal(size=40), "b": generator.normal(size=40), "y": np.arange(40) % 3}
+    parquet.write_table(pyarrow.table(columns), stream)
+    return stream.getvalue()
+
+
+def _csv(generator: np.random.Generator) -> bytes:
+    return "\n".join(["a,b,c", *(",".join(map(repr, row)) for row in generator.normal(size=(20, 3)).tolist())]).encode()
+
+
+def _zip(generator: np.random.Generator) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("wanted", "other"):
+            archive.writestr(name, generator.bytes(100) * 3)
+    return stream.getvalue()
+
+
+def _read_zip(path: Path) -> dict[str, bytes]:
+    return read_members(path, ["wanted"], path.name)
+
+
+def _network(generator: np.random.Generator) -> bytes:
+    """A network of two layers."""
+    tensors = [generator.normal(size=(4, 6)).astype(np.float32), generator.normal(size=(6, 3)).astype(np.float32)]
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["a"], name="one"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "second"], ["y"], name="two"),
+    ]
+    ends = [helper.make_tensor_value_info(name, 1, [None, size]) for name, size in (("x", 4), ("y", 3))]
+    constants = [
+        numpy_helper.from_array(tensor, name) for tensor, name in zip(tensors, ("first", "second"), strict=True)
+    ]
+    graph = helper.make_graph(nodes, "graph", ends[:1], ends[1:], constants)
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+def _read_network(path: Path) -> Any:
+    return quantize_network(path, np.ones((30, 4), np.float32), 2, method="nearest", damping=0.01)
+
+
+def _is_table(found: Any) -> bool:
+    names, parts = found
+    return len(names) >= 2 and all(X.shape[0] == len(y) and _is_finite(X[:]) for X, y in parts)
+
+
+def _is_finite(rows: Any) -> bool:
+    return bool(np.isfinite(np.asarray(rows)).all())
+
+
 def _is_image(image: np.ndarray) -> bool:
     return image.ndim == 3 and bool(np.isfinite(image).all())
 
 
 def _damage(path: Path, content: bytes, read: Any, judge: Any, count: int, generator: np.random.Generator) -> Tally:
-    tally = Tally(f"brought along: {path.suffix[1:]}, damaged bytes")
+    tally = Tally(f"brought along: {path.name}, damaged bytes")
     for number in range(count):
         path.write_bytes(mutate_bytes(content, [content[::-1]], generator))
         attempt(tally, f"mutation {number}", lambda: read(path), judge)

@@ -70,12 +70,10 @@ class Prepared:
 
 
 def _write_features(features: RandomConvFeatures, images: Any, path: Path) -> NpyTable:
-    file = np.lib.format.open_memmap(path, "w+", np.float32, (len(images), features.n_features_out_))
-    values = int(np.prod(images.shape[1:]))
-    for first, last in chunk_bounds(images, max(values, features.n_features_out_)):
-        file[first:last] = features.transform(images[first:last])
-    file.flush()
-    return NpyTable(path)
+    count = features.n_features_out_
+    bounds = chunk_bounds(images, max(int(np.prod(images.shape[1:])), count))
+    blocks = (features.transform(images[first:last]) for first, last in bounds)
+    return NpyTable.write(path, (len(images), count), np.float32, blocks)
 
 
 @dataclass(frozen=True, eq=False)

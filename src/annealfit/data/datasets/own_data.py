@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import csv
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -211,8 +212,8 @@ def read_rows(path: Path) -> Any:
     elif suffix == ".npy":
         rows = _mapped(path)
     elif suffix == ".parquet":
-        rows = require("pandas", extra="parquet", purpose="reading Parquet files").read_parquet(path)
-        rows = rows.to_numpy()
+        with _named_parquet(path):
+            rows = require("pandas", extra="parquet", purpose="reading Parquet files").read_parquet(path).to_numpy()
     else:
         rows = _csv_rows(path)
     check_table(rows, str(path))
@@ -265,16 +266,24 @@ def _mapped(path: Path) -> NpyTable:
         raise CorruptFileError(f"{path} is not a whole .npy file: {error}; save it again with numpy.save") from error
 
 
+@contextmanager
+def _named_parquet(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError) as error:  # the bases of pyarrow's errors
+        reason = str(error).partition("\n")[0]
+        raise CorruptFileError(f"{path} is not Parquet, or damaged: {reason}; save it again") from error
+
+
 def _read_parquet(path: Path, label: str | None, folder: Path) -> Labelled:
     """Copy the features batch by batch to a .npy file in `folder`, and read the labels into memory."""
     datasets = require("pyarrow.dataset", extra="parquet", purpose="reading Parquet")
     if not path.is_dir():
         check_regular(path)
-    try:
-        table = datasets.dataset(path, format="parquet", exclude_invalid_files=path.is_dir())
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    with _named_parquet(path):
+        table = datasets.dataset([str(file) for file in files], format="parquet")
         count = table.count_rows()
-    except (ValueError, OSError) as error:  # the bases of pyarrow's errors
-        raise CorruptFileError(f"{path} is not Parquet: {error}; save it again") from error
     names = table.schema.names
     if label not in names:
         raise InvalidInputError(
@@ -290,12 +299,13 @@ def _read_parquet(path: Path, label: str | None, folder: Path) -> Labelled:
             "the labels is a feature: leave them out, or encode them"
         )
     dtype = np.result_type(np.float32, *kinds.values())  # single precision where it is exact
-    features = np.lib.format.open_memmap(folder / "features.npy", "w+", dtype, (count, len(names)))
-    labels, first = [], 0
-    for batch in table.to_batches(columns=[*names, label], batch_size=_BATCH_ROWS):
-        for column, name in enumerate(names):
-            features[first : first + len(batch), column] = batch[name].to_numpy(zero_copy_only=False)
-        labels.append(np.asarray(batch[label].to_pylist()))
-        first += len(batch)
-    features.flush()
-    return Labelled("the table", _mapped(folder / "features.npy"), np.concatenate(labels) if labels else np.empty(0))
+    labels: list[NDArray[Any]] = []
+
+    def blocks() -> Iterator[NDArray[Any]]:
+        for batch in table.to_batches(columns=[*names, label], batch_size=_BATCH_ROWS):
+            labels.append(np.asarray(batch[label].to_pylist()))
+            yield np.column_stack([batch[name].to_numpy(zero_copy_only=False) for name in names])
+
+    with _named_parquet(path):
+        features = NpyTable.write(folder / "features.npy", (count, len(names)), dtype, blocks())
+    return Labelled("the table", features, np.concatenate(labels) if labels else np.empty(0))

@@ -66,6 +66,8 @@ def _check(model: Any) -> None:
         raise ValueError("it has no operators")
     if not model.graph.output:
         raise ValueError("it has no outputs")
+    if sum(one.domain in ("", "ai.onnx") for one in model.opset_import) > 1:
+        raise ValueError("it names two versions of ONNX's operators")
     for node in model.graph.node:
         if not any(node.output):
             raise ValueError(f"the operator {node.op_type} {node.name!r} has no output")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,16 @@ class NpyTable(SlicedTable):
     def __init__(self, path: StrPath) -> None:
         self.path = Path(path)
         super().__init__(np.load(self.path, mmap_mode="r", allow_pickle=False))
+
+    @classmethod
+    def write(cls, path: StrPath, shape: tuple[int, ...], dtype: Any, blocks: Iterable[NDArray[Any]]) -> Self:
+        """Write blocks of rows one after another; a full disk is an error, where writing to a map would kill."""
+        with open(path, "wb") as file:
+            described = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, described)
+            for block in blocks:
+                file.write(np.ascontiguousarray(block, dtype).tobytes())
+        return cls(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NpyTable, (self.path.resolve(),)
