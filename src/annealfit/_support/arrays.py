@@ -36,11 +36,7 @@ def without_extremes(values: Array, largest: float | None = None) -> Array:
 
 
 def unique_labels(labels: ArrayLike) -> NDArray[Any]:
-    """Return the labels of classes, sorted; values that have no order, or are missing, are refused.
-
-    >>> unique_labels(["b", "a", "b"]).tolist()
-    ['a', 'b']
-    """
+    """Return the labels of classes, sorted; values that have no order, or are missing, are refused."""
     given = np.asarray(labels)
     try:
         found = np.unique(given)

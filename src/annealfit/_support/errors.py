@@ -48,11 +48,7 @@ class MissingDependencyError(AnnealfitError, ImportError):
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import an optional module, or say which extra installs it.
-
-    >>> require("json", extra="plot", purpose="this example").__name__
-    'json'
-    """
+    """Import an optional module, or say which extra installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -63,11 +59,7 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
 
 
 def choose(name: str, value: object, options: Iterable[str]) -> str:
-    """Return `value` if it is one of the option words, or raise naming all of them.
-
-    >>> choose("curvature", "gram", ["gram", "bound"])
-    'gram'
-    """
+    """Return `value` if it is one of the option words, or raise naming all of them."""
     words = sorted(options)
     if not isinstance(value, str) or value not in words:
         raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(map(repr, words))}")

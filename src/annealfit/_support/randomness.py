@@ -46,11 +46,7 @@ def child_seeds(seed: int, *path: ArrayLike) -> NDArray[np.uint64]:
 
 
 def child_seed(seed: int, *path: int) -> int:
-    """The seed of one child, by the arithmetic of `descend` in Python's whole numbers.
-
-    >>> child_seed(42, 0) != child_seed(42, 1)
-    True
-    """
+    """The seed of one child, by the arithmetic of `descend` in Python's whole numbers."""
     state = int(seed) % 2**64
     for component in path:
         if component < 0:
@@ -63,11 +59,7 @@ def child_seed(seed: int, *path: int) -> int:
 
 
 def seed_of(random_state: Any) -> int:
-    """One seed from what scikit-learn calls a random state: an int is itself, None is fresh every time.
-
-    >>> seed_of(42)
-    42
-    """
+    """One seed from what scikit-learn calls a random state: an int is itself, None is fresh every time."""
     if isinstance(random_state, Integral) and 0 <= int(random_state) < 2**32:
         return int(random_state)
     from sklearn.utils import check_random_state  # here: it takes longer to import than all the rest

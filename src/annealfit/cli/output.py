@@ -87,20 +87,12 @@ def print_json(value: Any) -> None:
 
 
 def pick(value: Any, *names: str) -> dict[str, Any]:
-    """Some attributes of an object, by name.
-
-    >>> pick(1 + 2j, "real", "imag")
-    {'real': 1.0, 'imag': 2.0}
-    """
+    """Some attributes of an object, by name."""
     return {name: getattr(value, name) for name in names}
 
 
 def count_bits(bits: int) -> str:
-    """A number of bits in words.
-
-    >>> count_bits(1), count_bits(3)
-    ('1 bit', '3 bits')
-    """
+    """A number of bits in words."""
     return "1 bit" if bits == 1 else f"{bits} bits"
 
 

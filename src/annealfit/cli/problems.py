@@ -96,10 +96,9 @@ def export(
 def instances() -> None:
     """Use QUBO problems from real training, to test solvers.
 
-    They are named and seeded, and their best known energy is on record. A name says it all:
-    digits-d18-k3-centred-first-c0 is from training on digits with 18 features and 3 bits per weight, in centred
-    coordinates (raw is harder), at the first iteration (late: after 5), for class 0. It has (18 + 1) · 3 variables. The
-    same name gives the same coefficients everywhere; their SHA-256 says so.
+    They are named and seeded, and their best known energy is on record: digits-d18-k3-centred-first-c0 is from
+    training on digits with 18 features and 3 bits per weight, in centred coordinates (raw is harder), at the first
+    iteration (late: after 5), for class 0. The same name gives the same coefficients everywhere.
 
     Examples of use:
 
@@ -166,9 +165,8 @@ def write_instances(
 ) -> None:
     """Write instances to files, each with a sidecar NAME.json.
 
-    The sidecar has the size, the offset, what the instance was made from, the SHA-256 of its coefficients, the best
-    known energy with its bits, whether it is proven, and which sampler found it. All text files are exact; their
-    offset is in a comment, which other programs ignore: the sidecar says what to add to their energies.
+    The sidecar has the size, what the instance was made from, the SHA-256 of its coefficients, and the best known
+    energy with its bits. The offset of text files is in a comment, which other programs ignore: the sidecar has it too.
 
     Examples of use:
 
@@ -227,8 +225,7 @@ def check_samples(
 ) -> None:
     """Score another solver's answers.
 
-    Energies are computed anew; the table has the distance to the best known energy and the success probability. The
-    file has a row for every read, with the bits in the order of the variables:
+    Energies are computed anew. The file has a row for every read, with the bits in the order of the variables:
 
     \b
       instance,bits

@@ -72,11 +72,7 @@ class ImageFeatures:
 
 @dataclass(frozen=True)
 class Instance:
-    """One problem of one training: that of a class at the first iteration, or after some.
-
-    >>> INSTANCES[0].name, INSTANCES[0].n_variables
-    ('digits-d18-k1-raw-first-c0', 19)
-    """
+    """One problem of one training: that of a class at the first iteration, or after some."""
 
     features: ImageFeatures
     bits: int
@@ -271,11 +267,7 @@ def _gradients() -> dict[str, NDArray[np.float64]]:
 
 
 def parse_bits(text: str) -> NDArray[np.uint8]:
-    """Bits from a text of 0 and 1.
-
-    >>> parse_bits("0110").tolist()
-    [0, 1, 1, 0]
-    """
+    """Bits from a text of 0 and 1."""
     return np.frombuffer(text.encode("ascii"), dtype=np.uint8) - ord("0")
 
 

@@ -75,10 +75,6 @@ def runs_of(
 
 
 def paper_table(name: str) -> list[dict[str, str]]:
-    """The paper's numbers as text, a table of them by the name of its file in `paper_numbers`.
-
-    >>> paper_table("qubo_size")[0]
-    {'bits': '5', 'logical_variables': '95', 'quadratic_terms': '4465'}
-    """
+    """The paper's numbers as text, a table of them by the name of its file in `paper_numbers`."""
     path = resources.files("annealfit.studies") / "paper_numbers" / f"{name}.csv"
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
