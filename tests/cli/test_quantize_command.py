@@ -57,6 +57,22 @@ def test_json_has_every_number(folder):
     assert found["written"] == []
 
 
+def test_methods_are_compared_on_the_same_rows(folder):
+    result = quantize(folder, "--compare", "--json")
+    found = json.loads(result.output)
+    by_method = {one["method"]: one for one in found["compared"]}
+    assert list(by_method)[:4] == ["nearest", "GPTQ", "GPTQ, scales searched", "coordinate descent"]
+    *_, own, theirs = found["compared"]
+    assert own["method"] == "annealed, chosen on held-out rows"
+    assert own["fidelity"] == found["held_out"]
+    assert own["fidelity"]["divergence"] < 0.8 * by_method["GPTQ"]["fidelity"]["divergence"]
+    assert theirs["fidelity"]["divergence"] < 0.1 * own["fidelity"]["divergence"]  # four times the bits
+    assert by_method["GPTQ"]["fidelity"]["rows"] == theirs["fidelity"]["rows"] == 40
+    alone = quantize(folder, "--method", "gptq", "--damping", "0", "--json")
+    assert json.loads(alone.output)["held_out"] == by_method["GPTQ"]["fidelity"]
+    assert "coordinate descent" in quantize(folder, "--compare").output
+
+
 def test_bits_in_the_mean_rows_to_validate_on_and_a_line_for_each_layer(folder):
     np.save(folder / "V.npy", np.random.default_rng(1).normal(size=(70, 12)))
     result = quantize(folder, "--mean-bits", "7", "--method", "gptq", "--validation", str(folder / "V.npy"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,9 @@ from annealfit.cli.output import Column, errors, pick, plain, print_json, print_
 from annealfit.quantization.grids import GRIDS
 
 if TYPE_CHECKING:
+    from annealfit.quantization.comparison import Compared
     from annealfit.quantization.network import QuantizedNetwork
+    from annealfit.quantization.sensitivity import Fidelity
     from annealfit.samplers import Sampler
 
 _METHODS = "nearest, gptq, gptq_search, descent, annealed, lattice"
@@ -78,6 +80,9 @@ def quantize(
     refit: Annotated[
         bool, Option(help="Fit scales and biases to the float network's outputs, as far as it helps on held-out rows.")
     ] = True,
+    compare: Annotated[
+        bool, Option("--compare", help="Quantise by GPTQ and others, too, and print all of them side by side.")
+    ] = False,
     keep: Annotated[list[str] | None, Option(metavar="NODE", help="A node to leave as it is; can be repeated.")] = None,
     seed: Annotated[int, Option(help="Decides every anneal.")] = 0,
     plot: Annotated[Path | None, Option(metavar="FILE", help="Draw the errors: png, svg or pdf.")] = None,
@@ -98,6 +103,7 @@ def quantize(
       annealfit quantize model.onnx --bits 2 --levels ternary --calibration X.npy
       annealfit quantize model.onnx --bits 1 --calibration X.npy --sampler levels
     """
+    from annealfit.quantization.comparison import Compared, compare_methods
     from annealfit.quantization.network import quantize_network
     from annealfit.quantization.onnx_graph import OnnxGraph, find_layers
     from annealfit.studies.report.drawing import check_picture
@@ -118,6 +124,9 @@ def quantize(
         _method(method, sampler, blocks, seed) as chosen,  # a sampler may have a connection to close
         progress_bar("Quantising {task.description}", *columns, description="…") as update,
     ):
+
+        def say_method(name: str) -> None:
+            update(description=name)
 
         def told(number: int, total: int, name: str) -> None:
             update(completed=number, total=total, description=plain(name))
@@ -142,15 +151,21 @@ def quantize(
             random_state=seed,
             on_layer=told,
         )
+        compared = list[Compared]()
+        if compare:
+            same = {"levels": levels, "group_size": group_size, "keep": keep or (), "validation": validation}
+            compared = compare_methods(found, model, calibration, on_method=say_method, **same)
     written = [] if output is None else [found.save(output)]
     if plot is not None:
         title = f"{model.name}, {found.layers[0].grid.count} levels per weight"
         names, by_layer = [layer.name for layer in found], [layer.errors for layer in found]
         written.append(save_layer_errors(names, by_layer, plot, title))
     if as_json:
-        print_json(_describe(found, written))
+        print_json(_describe(found, written) | ({"compared": [asdict(one) for one in compared]} if compare else {}))
     else:
         _print(found, written)
+        if compared:
+            _print_compared(compared)
 
 
 def _method(
@@ -206,6 +221,24 @@ def _print(found: QuantizedNetwork, written: Sequence[Path]) -> None:
         say(f"Written: {path}")
     if not written:
         say("Add -o FILE.onnx to write the network, --plot FILE.png for a figure.")
+
+
+def _print_compared(compared: Sequence[Compared]) -> None:
+    def told(number: Callable[[Fidelity], str]) -> Callable[[Compared], str]:
+        return lambda one: "–" if one.fidelity is None else number(one.fidelity)
+
+    columns = [
+        Column("method", lambda one: one.method, "left"),
+        Column("divergence", told(lambda own: f"{own.divergence:.3g}")),
+        Column("agreement", told(lambda own: "–" if own.agreement is None else f"{own.agreement:.1%}")),
+        Column("error of the outputs", told(lambda own: f"{own.error:.3g}")),
+        Column("bytes", lambda one: f"{one.n_bytes:,}" if one.fidelity else "–"),
+        Column("processor seconds", lambda one: f"{one.seconds:.1f}" if one.fidelity else "–"),
+    ]
+    print_table(compared, columns, title="On the held-out rows; only the method with choices has seen them")
+    for one in compared:
+        if one.failure:
+            say(f"{one.method}: {plain(one.failure)}")
 
 
 def _say_floats(floats: Mapping[str, str]) -> None:

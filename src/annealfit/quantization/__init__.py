@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from annealfit._support.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from annealfit.quantization.comparison import Compared, compare_methods
     from annealfit.quantization.grids import Grid
     from annealfit.quantization.methods import GPTQ, ROUNDING_METHODS, Annealed, Descent, Method, Nearest, Sampled
     from annealfit.quantization.moments import InputMoments, convolution_moments
@@ -20,6 +21,7 @@ __all__ = [
     "GPTQ",
     "ROUNDING_METHODS",
     "Annealed",
+    "Compared",
     "Descent",
     "Grid",
     "InputMoments",
@@ -30,6 +32,7 @@ __all__ = [
     "QuantizedNetwork",
     "Refinement",
     "Sampled",
+    "compare_methods",
     "convolution_moments",
     "layer_problems",
     "quantize_layer",
@@ -38,6 +41,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "comparison": ("Compared", "compare_methods"),
     "grids": ("Grid",),
     "methods": ("GPTQ", "ROUNDING_METHODS", "Annealed", "Descent", "Method", "Nearest", "Sampled"),
     "moments": ("InputMoments", "convolution_moments"),

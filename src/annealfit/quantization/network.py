@@ -89,6 +89,8 @@ class QuantizedNetwork:
     agreement: float | None  # share of these rows whose largest output is the same as before; None where it has none
     divergence: float  # of the outputs on these rows from those of the float network: see `Fidelity`
     held_out: Fidelity | None  # the same three on rows that were not used, or used only to choose settings
+    seconds: float  # of processor time that all took
+    judge: Callable[[Any], Fidelity]  # of any model with the same inputs and outputs, on these rows
 
     @property
     def mean_bits(self) -> float:
@@ -178,7 +180,7 @@ def quantize_network(
 
     """
     original, network = OnnxGraph(model), OnnxGraph(model)
-    began, seed = time.perf_counter(), seed_of(random_state)
+    began, processor_began, seed = time.perf_counter(), time.process_time(), seed_of(random_state)
     held: list[Feed] = []
     if validation is None:
         batches, held = _calibration_batches(calibration, original, HELD_OUT)
@@ -244,6 +246,8 @@ def quantize_network(
         own.agreement,
         own.divergence,
         judge.of(written) if held else None,
+        time.process_time() - processor_began,
+        lambda other: judge.of(OnnxGraph(other)),
     )
 
 
