@@ -47,7 +47,6 @@ def test_train_prints_one_table_of_three_methods_and_no_control_characters(run_f
         assert sum(method in line for line in result.stdout.splitlines()) == 1
     assert not CONTROL.search(result.stdout)
     assert not CONTROL.search(result.stderr)
-    assert "Training" not in result.stderr  # no progress bar where nobody watches
 
 
 def test_train_leaves_model_configuration_history_and_pictures(run_folder):

@@ -108,3 +108,17 @@ def test_reproduce_as_json_has_all_that_the_tables_have(tmp_path):
         next(r for r in told["runs"] if r["run"]["method"] == "classical")["cross_entropy"]
     )
     assert rows["QUBO 3-bit", "annealfit"]["test_accuracy_percent_paper"] is None
+
+
+def test_progress_in_a_file_is_a_line_every_few_seconds(monkeypatch, capsys):
+    clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
+    with output.progress_bar("Training", total=20, description="first") as update:
+        update(completed=1, description="loss 2")
+        update(completed=5, description="loss 1")
+        update(advance=3)
+        update(advance=2, description="loss 0.5")
+    assert capsys.readouterr().err.splitlines() == [
+        "Training, loss 1, 5 of 20, about 18 s left",
+        "Training, loss 0.5, 10 of 20, about 12 s left",
+    ]

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import textwrap
+import time
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,8 @@ if os.name == "nt":  # pragma: no cover
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
+
+SECONDS_BETWEEN_LINES = 5.0  # of progress in a file or a pipe
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs"})  # Unicode categories: control characters, writing directions, surrogates
 _UNBOUNDED = 10_000  # columns of a file or a pipe
@@ -168,10 +171,33 @@ def progress_bar(
 ) -> Iterator[Callable[..., None]]:
     """A live bar on standard error; yields what updates it (`advance`, `completed`, `description`, `total`).
 
-    The columns after the bar are by default the count, the description and the time left. The bar vanishes in the end;
-    there is none where standard error is not a terminal.
+    The columns after the bar are by default the count, the description and the time left. The bar vanishes in the end.
+    Where standard error is not a terminal, a line every few seconds takes its place.
     """
+    if not errors.is_terminal:
+        yield _progress_lines(opening, total, description)
+        return
     after = columns or (MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     shown = TextColumn(opening), BarColumn(), *after
-    with Progress(*shown, console=errors, disable=not errors.is_terminal, transient=True) as progress:
+    with Progress(*shown, console=errors, transient=True) as progress:
         yield partial(progress.update, progress.add_task(description, total=total))
+
+
+def _progress_lines(opening: str, total: float | None, description: str) -> Callable[..., None]:
+    """Return what takes the updates of a bar, and writes a line with the time left if the last one is long ago."""
+    start = last = time.monotonic()
+    now: dict[str, Any] = {"completed": 0, "total": total, "description": description}
+
+    def update(*, advance: float = 0, **changes: Any) -> None:
+        nonlocal last
+        now.update(changes, completed=changes.get("completed", now["completed"]) + advance)
+        elapsed, done, total = time.monotonic() - start, now["completed"], now["total"]
+        if start + elapsed - last < SECONDS_BETWEEN_LINES:
+            return
+        last = start + elapsed
+        parts = [opening.replace("{task.description}", "").strip(), now["description"]]
+        if total and done:
+            parts += [f"{done:,} of {total:,}", f"about {elapsed * (total / done - 1):.0f} s left"]
+        warn(", ".join(filter(None, parts)))
+
+    return update

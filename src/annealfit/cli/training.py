@@ -255,9 +255,8 @@ def _choose_network(
         side = min(SIZE, native) if size is None else size
         own = load(size=side, color=True)
     warn(f"{len(own.y_train)} training images of {side}×{side} pixels (--size). Comparing networks:")
-    choice = choose_network(own.X_train, own.y_train, color=color, seed=seed, time_limit=seconds)
-    for line in choice.describe():
-        warn(line)
+    choice = choose_network(own.X_train, own.y_train, color=color, seed=seed, time_limit=seconds, tell=warn)
+    warn(choice.describe())
     return side, {**asdict(choice), "max_iter": MAX_ITER}
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,22 +34,17 @@ class NetworkChoice:
     color: bool
     layers: dict[str, Any]  # parameters of `AnnealedConvNet`
     shifts: int
-    tried: tuple[tuple[str, float], ...]
+    tried: dict[str, float]
     held_out: int
     seconds: float
 
-    def describe(self) -> list[str]:
-        """Return the choice in sentences."""
+    def describe(self) -> str:
+        """Return the choice in a sentence."""
         count, kernel = self.layers["n_filters"], self.layers["kernel_size"]
         copies = ", on copies shifted by a pixel too" if self.shifts else ""
-        lines = [f"{name}: {share:.1%} of {self.held_out} images held out" for name, share in self.tried]
-        if not lines:
-            lines.append(f"A class has fewer than {LEAST} training images: none is held out, and nothing is compared.")
+        why = "" if self.tried else f" without a comparison, as a class has fewer than {LEAST} training images"
         color = "colour" if self.color else "grey"
-        return [
-            *lines,
-            f"Chosen: {color}, filters {count} of {kernel}×{kernel}{copies}; trained on all training images.",
-        ]
+        return f"Chosen{why}: {color}, filters {count} of {kernel}×{kernel}{copies}; trained on all training images."
 
 
 def layers_for(side: int) -> dict[str, dict[str, Any]]:
@@ -69,11 +65,17 @@ def layers_for(side: int) -> dict[str, dict[str, Any]]:
 
 
 def choose_network(
-    X: NDArray[Any], y: NDArray[Any], *, color: bool | None, seed: int, time_limit: float
+    X: NDArray[Any],
+    y: NDArray[Any],
+    *,
+    color: bool | None,
+    seed: int,
+    time_limit: float,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> NetworkChoice:
     """Train every candidate for a while on four fifths of the images (N, H, W[, 3]), and compare them on the others.
 
-    `color` None compares grey and coloured images too, if they have colour.
+    `color` None compares grey and coloured images too, if they have colour. `tell` is called with a line for each.
     """
     start = time.perf_counter()
     shifts = int(len(y) <= MOST_SHIFTED)
@@ -81,47 +83,26 @@ def choose_network(
     colors = [False, True] if color is None and has_color else [bool(color)]
     layers = layers_for(min(X.shape[1:3]))
     if np.bincount(y)[np.unique(y)].min() < LEAST:
-        return NetworkChoice(colors[0], [*layers.values()][-1], shifts, (), 0, 0.0)
+        return NetworkChoice(colors[0], [*layers.values()][-1], shifts, {}, 0, 0.0)
     kept = np.arange(len(y))
     if len(y) > MOST:
         kept, _ = train_test_split(kept, train_size=MOST, stratify=y, random_state=seed)
     train, held_out = train_test_split(kept, test_size=HELD_OUT, stratify=y[kept], random_state=seed)
-    candidates = [(grey_or_not, name) for grey_or_not in colors for name in layers]
-    share = SHARE * time_limit / len(candidates)
-    found = list(_tried(X, y, train, held_out, candidates, layers, seed, share))
-    best = max(range(len(found)), key=lambda place: found[place])
-    tried = [
-        (f"{'Colour' if kind else 'Grey'}, {name}", accuracy)
-        for (kind, name), (accuracy, _) in zip(candidates, found, strict=True)
-    ]
-    kind, name = candidates[best]
-    seconds = time.perf_counter() - start
-    return NetworkChoice(kind, layers[name], shifts, tuple(tried), len(held_out), seconds)
-
-
-def _tried(
-    X: NDArray[Any],
-    y: NDArray[Any],
-    train: NDArray[np.intp],
-    held_out: NDArray[np.intp],
-    candidates: list[tuple[bool, str]],
-    layers: dict[str, dict[str, Any]],
-    seed: int,
-    seconds: float,
-) -> Iterator[tuple[float, float]]:
-    """Yield the accuracy of each candidate on the held-out images, and minus its loss there, which breaks ties."""
-    for color, name in candidates:
-        images = X if color else to_grey(X)
-        net = AnnealedConvNet(
-            **layers[name],
-            max_iter=MAX_ITER,
-            patience=PATIENCE,
-            early_stopping=True,
-            time_limit=seconds,
-            random_state=seed,
-        )
+    settings: dict[str, Any] = {"max_iter": MAX_ITER, "patience": PATIENCE, "early_stopping": True}
+    settings |= {"time_limit": SHARE * time_limit / (len(colors) * len(layers)), "random_state": seed}
+    found: dict[tuple[bool, str], tuple[float, float]] = {}
+    tried: dict[str, float] = {}
+    for colored, name in product(colors, layers):
+        images = X if colored else to_grey(X)
+        net = AnnealedConvNet(**layers[name], **settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the training that counts comes later
             net.fit(images[train], y[train], validation_data=(images[held_out], y[held_out]))
-        row: Any = net.history_[net.best_iteration_ - 1]
-        yield float(net.score(images[held_out], y[held_out])), -row["validation_loss"]
+        best: Any = net.history_[net.best_iteration_ - 1]
+        accuracy = float(net.score(images[held_out], y[held_out]))
+        found[colored, name] = accuracy, -best["validation_loss"]  # the loss breaks ties
+        text = f"{'Colour' if colored else 'Grey'}, {name}"
+        tried[text] = accuracy
+        tell(f"{text}: {accuracy:.1%} of {len(held_out)} images held out")
+    colored, name = max(found, key=lambda candidate: found[candidate])
+    return NetworkChoice(colored, layers[name], shifts, tried, len(held_out), time.perf_counter() - start)
