@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import http.server
 import io
+import multiprocessing
 import sys
 import tarfile
 import threading
@@ -439,3 +440,17 @@ def test_only_missing_members_are_stored(cifar10, directory):
     (folder / "data_batch_1.bin").write_bytes(b"a user's own")
     assert len(fetch("cifar10")) == 6
     assert (folder / "data_batch_1.bin").read_bytes() == b"a user's own"
+
+
+def test_two_first_downloads_at_once(mnist, server, directory):
+    """Both find no directory, and both end with the official files and nothing else."""
+    context = multiprocessing.get_context("fork")
+    programs = [context.Process(target=fetch, args=("mnist",)) for _ in range(4)]
+    for program in programs:
+        program.start()
+    for program in programs:
+        program.join(60)
+    assert [program.exitcode for program in programs] == [0] * 4
+    assert is_available("mnist")
+    assert not [name for name in files_in(directory) if name.endswith(".part")]
+    assert load_dataset("mnist", n_train=10, n_test=10).X_train.shape == (10, 8, 8)

@@ -362,3 +362,14 @@ def test_parquet_columns_of_the_same_name_are_refused(tmp_path):
     parquet.write_table(pyarrow.Table.from_arrays(columns, ["a", "a", "y"]), tmp_path / "t.parquet")
     with pytest.raises(CorruptFileError, match="duplicate field names"):
         read_table(tmp_path / "t.parquet", "y", tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
+def test_a_file_that_may_not_be_read_is_not_called_damaged(npz, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", "own.npz")
+
+    path = npz(X=IMAGES, y=LABELS)
+    monkeypatch.setattr("annealfit._support.files.BoundedReader", refuse)
+    with pytest.raises(PermissionError, match=r"Permission denied: 'own\.npz'"):
+        load_dataset(path)

@@ -48,6 +48,8 @@ def numbers(folder: Path, seed: int, share: float) -> Iterator[Tally]:
     yield number_attacks.attack_bounds(seed, round(share * 2000))
     yield number_attacks.attack_threads(seed, max(1, round(share * 30)))
     yield number_attacks.attack_trainings(seed, share)
+    yield number_attacks.attack_units(seed, max(4, round(share * 400)))
+    yield number_attacks.attack_layers(seed, max(2, round(share * 400)))
 
 
 def samplers(folder: Path, seed: int, share: float) -> Iterator[Tally]:
@@ -78,8 +80,11 @@ def processes(folder: Path, seed: int, share: float) -> Iterator[Tally]:
         yield attacks.kill_repeatedly(make(own), max(1, round(share * kills)), seed)
     own = folder / "dask"
     own.mkdir()
-    with attacks.dask_cluster(own) as address:
+    with attacks.dask_cluster(own) as (address, _):
         yield attacks.kill_repeatedly(attacks.dask_chain(own, address), max(1, round(share * 20)), seed)
+    own = folder / "clusters"
+    own.mkdir()
+    yield attacks.attack_clusters(own, max(2, round(share * 20)), seed)
 
 
 def resources(folder: Path, seed: int, share: float) -> Iterator[Tally]:

@@ -18,6 +18,7 @@ from annealfit import AnnealedClassifier
 from annealfit.problems.bounds import lower_bounds
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import QuadraticProblem
+from annealfit.quantization import quantize_layer
 from annealfit.samplers import ExactSolver
 
 # Of the loss: the descent is a theorem about real numbers, and these have 53 bits.
@@ -158,3 +159,64 @@ def attack_threads(seed: int, count: int) -> Tally:
 
         attempt(tally, f"training {number}: {rows} × {width}", train, same)
     return tally
+
+
+def attack_units(seed: int, count: int) -> Tally:
+    """Features in any unit, each column in its own, row numbers, times: as good a classifier, or a warning."""
+    generator, tally = np.random.default_rng([seed, 11]), Tally("numbers: units of features")
+    for number in range(count):
+        y = np.arange(150) % 3
+        X = generator.normal(size=(150, 4)) + 2.5 * np.eye(4)[y]
+        if number % 4 == 0:
+            given = X * 10.0 ** generator.integers(-12, 13)
+        elif number % 4 == 1:
+            given = X * 10.0 ** generator.integers(-12, 13, 4)
+        elif number % 4 == 2:
+            given = np.column_stack([X, generator.permutation(150) * 10.0 ** generator.integers(0, 13)])
+        else:
+            given = np.column_stack([X, 1.7e9 + generator.uniform(0, 10.0 ** generator.integers(0, 8), 150)])
+
+        def train(X=X, y=y, given=given) -> tuple[float, float, bool]:  # type: ignore[no-untyped-def]
+            usual = AnnealedClassifier(random_state=0).fit(X, y).score(X, y)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                found = AnnealedClassifier(random_state=0).fit(given, y).score(given, y)
+            return usual, found, any("standardise" in str(warning.message) for warning in caught)
+
+        attempt(tally, f"training {number}", train, lambda found: found[2] or found[1] >= found[0] - 0.05)
+    return tally
+
+
+def attack_layers(seed: int, count: int) -> Tally:
+    """Layers under cancellation, against all levels in extended precision: true errors, and no false proof."""
+    generator, tally = np.random.default_rng([seed, 12]), Tally("numbers: low-bit layers under cancellation")
+    for number in range(count):
+        weights, inputs = generator.normal(size=(4, 6)), generator.normal(size=(100, 4))
+        if number % 2:
+            distance = 10.0 ** generator.uniform(-9, 0)
+            inputs[:, 1] = inputs[:, 0] + distance * generator.normal(size=100)
+            weights[:2] *= np.array([[1], [-1]]) / distance
+        inputs += 10.0 ** generator.uniform(0, 9)
+
+        def quantise(weights=weights, inputs=inputs) -> tuple[Any, bool, Any, Any]:  # type: ignore[no-untyped-def]
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                return quantize_layer(weights, inputs, bits=2, method="lattice"), bool(caught), weights, inputs
+
+        attempt(tally, f"layer {number}", quantise, _is_true)
+    return tally
+
+
+def _is_true(found: tuple[Any, bool, Any, Any]) -> bool:
+    layer, warned, weights, inputs = found
+    rows, wide = inputs.astype(np.longdouble), weights.astype(np.longdouble)
+    choices = np.array(list(itertools.product(layer.grid.levels, repeat=len(weights))), dtype=np.longdouble).T
+    power, errors = ((rows @ wide) ** 2).mean(axis=0), []
+    for output in range(weights.shape[1]):
+        own = wide[:, output] - layer.scales[output] * layer.levels[:, output]
+        errors.append(((rows @ own) ** 2).mean())
+        if layer.proven[output]:
+            best = ((rows @ (wide[:, [output]] - layer.scales[output] * choices)) ** 2).mean(axis=0).min()
+            if errors[-1] > best + 2e-9 * power[output]:
+                return False
+    return warned or abs(layer.error - sum(errors) / power.sum()) <= 1e-4  # of the power

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from outcomes import Tally
+from outcomes import Tally, attempt
 
 from annealfit._support.errors import FileFormatError
 from annealfit._support.files import read_tensors
@@ -31,6 +31,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 LONGEST_SECONDS = 900  # of a program that is left alone
 SETTLE_SECONDS = 15  # in which workers notice that they are alone
 KILLS_PER_RUN = 40  # after which a run is let go on to its end
+NO_WORKERS = "distributed.scheduler.no-workers-timeout"  # in Dask's configuration
 _QUIET_EXITS = (0, 1, 2, 130)
 
 
@@ -332,9 +333,34 @@ def dask_cluster(folder: Path):  # type: ignore[no-untyped-def]
             if time.monotonic() > end:
                 raise RuntimeError("no Dask cluster came up")
             time.sleep(0.2)
-        yield json.loads(port.read_text())["address"]
+        yield json.loads(port.read_text())["address"], programs
     finally:
         for program in programs:
             program.terminate()
         for program in programs:
             program.wait(30)
+
+
+def attack_clusters(folder: Path, count: int, seed: int) -> Tally:
+    """Schedulers and workers that are killed while a training uses them: it ends in a sentence."""
+    import dask
+    from distributed import Client
+
+    from annealfit import AnnealedClassifier
+
+    generator, tally = np.random.default_rng([seed, 30]), Tally("Dask: scheduler or worker killed in a training")
+    rows = generator.normal(size=(5000, 10))
+    table = dask.array.from_array(rows, chunks=(1000, -1)), dask.array.from_array((rows[:, 0] > 0) * 1, chunks=1000)
+    for number in range(count):
+        own = folder / str(number)
+        own.mkdir()
+        moment = int(generator.integers(1, 20))
+        with dask_cluster(own) as (address, programs), dask.config.set({NO_WORKERS: 3}), Client(address):
+
+            def kill(iteration, programs=programs, number=number, moment=moment) -> None:  # type: ignore[no-untyped-def]
+                if iteration.row["iteration"] == moment:
+                    programs[number % 2].kill()
+
+            classifier = AnnealedClassifier(tol=0, max_iter=200, random_state=0, callbacks=[kill])
+            attempt(tally, f"cluster {number}", lambda c=classifier: c.fit(*table), lambda fitted: False)
+    return tally

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
@@ -10,7 +11,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 from outcomes import Tally
+from PIL import Image
 from process_attacks import check_run_folder
 
 REPRODUCE = ["reproduce", "digits", "--preset", "annealfit", "--seeds", "42-46", "--jobs", "1"]
@@ -19,7 +22,7 @@ TRAIN = ["train", "digits", "--bits", "1", "--max-iter", "5", "--no-plots"]
 
 def attack_resources(folder: Path) -> Tally:
     """Run the program under each lack, and look at its last words."""
-    tally = Tally("resources: disk, rights, memory, pipe, home, cache, two at once")
+    tally = Tally("resources: disk, rights, another user, memory, pipe, home, cache, two at once")
     folder.mkdir(parents=True, exist_ok=True)
     without_home = {name: value for name, value in os.environ.items() if name not in ("HOME", "ANNEALFIT_DATA")}
     nowhere = {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none", "NUMBA_CACHE_DIR": "/proc/none"}
@@ -38,6 +41,8 @@ def attack_resources(folder: Path) -> Tally:
     _run(tally, "a pipe without a reader", ["export", "digits", "-o", str(folder / "pipe")])
     _run(tally, "a pipe for a model", ["predict", str(folder / "pipe"), __file__])
     _run(tally, "a directory for a model", ["predict", str(folder), __file__])
+    for what, arguments in _closed_to_others(folder):
+        _run(tally, what, arguments, environment={**os.environ, **nowhere}, prepare=_ordinary_user)
     for number, command in enumerate((TRAIN, TRAIN, REPRODUCE)):
         _two_at_once(tally, command, folder / f"both-{number}")
     for run in folder.iterdir():
@@ -46,6 +51,32 @@ def attack_resources(folder: Path) -> Tally:
     if not Path("/dev/null").is_char_device() or not (folder / "pipe").is_fifo():
         tally.add("wrong", "a device was replaced by a file")
     return tally
+
+
+def _closed_to_others(folder: Path) -> list[tuple[str, list[str]]]:
+    """Files and folders that another user may not read or write, and commands that need them."""
+    rows = folder / "rows.npz"
+    np.savez(rows, X=np.eye(40), y=np.arange(40) % 2)
+    subprocess.run(_command([*TRAIN, "--out", str(folder / "images")]), check=True, capture_output=True)
+    closed, picture = folder / "closed", folder / "picture.png"
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(picture)
+    closed.mkdir()
+    for path, mode in ((rows, 0), (closed, 0o555), (picture, 0), (folder, 0o755), (folder.parent, 0o755)):
+        path.chmod(mode)
+    return [
+        ("rows that may not be read", ["train", str(rows), "--out", str(closed / "run")]),
+        ("an image that may not be read", ["predict", str(folder / "images"), str(picture)]),
+        ("a folder that may not be written", [*TRAIN, "--out", str(closed / "run")]),
+        ("a file that may not be written", ["export", "digits", "-o", str(closed / "problem.bqm")]),
+        ("another user's run", [*TRAIN, "--out", str(folder / "images"), "--resume"]),
+    ]
+
+
+def _ordinary_user() -> None:
+    """Give up what lets root ignore permissions, for programs that are started from here, too."""
+    if os.geteuid() == 0:
+        for capability in (1, 2, 3):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
 def _command(arguments: list[str]) -> list[str]:

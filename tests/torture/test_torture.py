@@ -77,6 +77,8 @@ def test_every_paid_call_is_in_the_history():
 def test_bounds_and_trainings_at_the_edges():
     check(number_attacks.attack_bounds(1, 20))
     check(number_attacks.attack_trainings(1, 0.01))
+    check(number_attacks.attack_units(1, 8))
+    check(number_attacks.attack_layers(1, 8))
 
 
 def test_hostile_texts(tmp_path):

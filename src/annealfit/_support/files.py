@@ -69,18 +69,19 @@ def replacing(path: StrPath) -> Iterator[IO[bytes]]:
         return
     target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with part_file(target) as (handle, part):
-        try:
+    try:
+        with part_file(target) as (handle, part):
             with open(handle, "wb", closefd=False) as file:
                 yield file
                 file.flush()
                 os.fsync(handle)
-        except OSError as error:  # of a full disk, which names no file
-            error.filename = error.filename or os.fspath(target)
-            raise
-        with contextlib.suppress(FileNotFoundError):  # keep the permissions of the file that is replaced
-            os.chmod(part, stat.S_IMODE(target.stat().st_mode))
-        os.replace(part, target)
+            with contextlib.suppress(FileNotFoundError):  # keep the permissions of the file that is replaced
+                os.chmod(part, stat.S_IMODE(target.stat().st_mode))
+            os.replace(part, target)
+    except OSError as error:  # a full disk names no file, and a folder that cannot be written the unfinished one
+        if error.filename is None or str(error.filename).endswith(_PART_SUFFIX):
+            error.filename = os.fspath(target)
+        raise
 
 
 @contextlib.contextmanager
@@ -371,6 +372,8 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
                     "save it uncompressed with numpy.savez if it is meant to"
                 )
             return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
+    except PermissionError:
+        raise
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise FileFormatError(
             f"{name} is not a whole npz file: {error}; export it again, or save it again with numpy.savez"

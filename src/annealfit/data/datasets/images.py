@@ -153,7 +153,7 @@ def read_image(path: StrPath) -> Array:
                 )
             image, kind = orient(file), file.format
             image.load()
-    except (FileNotFoundError, FileFormatError):
+    except (FileNotFoundError, PermissionError, FileFormatError):
         raise
     except pillow.DecompressionBombError as error:
         raise FileFormatError(f"{path} has too many pixels to be read safely: {error}; make it smaller") from error
