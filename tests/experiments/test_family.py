@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from annealfit._support.errors import FileFormatError
 from annealfit.cli.program import app
 from annealfit.studies import family
+from annealfit.studies.report.page import render
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,13 @@ def test_the_command_prints_what_is_stored(collected, monkeypatch):
     assert result.exit_code == 0, result.output
     (row, _) = json.loads(result.stdout)["tables"]["family"]
     assert row["model"] == "Least squares"
+
+
+def test_the_report_shows_it(collected):
+    page = render([], of_family=collected[2])
+    assert "Other models that annealing trains" in page
+    assert "Matrix factorisation" in page
+    assert "Other models" not in render([])
 
 
 @pytest.mark.parametrize("model", family.PAIRS)

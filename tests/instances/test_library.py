@@ -69,6 +69,7 @@ def test_the_record_has_every_instance_and_no_other():
 
 
 @pytest.mark.parametrize("name", [*("digits-d18-k20-raw-late-c0", "digits-d36-k2-centred-late-c0", SMALL),
+                                  "digits-svm-n80-k2-c0", "digits-boltzmann-n62-k1-c0",
                                   *(f"{data}-d18-k1-raw-first-c0" for data in DATASETS)])  # fmt: skip
 @pytest.mark.filterwarnings("ignore::annealfit.data.datasets.DataWarning")
 def test_an_instance_is_the_one_on_record(name):

@@ -48,6 +48,7 @@ LATE = 5  # iterations of the training before a late problem
 STAGES = {"first": 0, "late": LATE}
 RECORD_FILE = Path(__file__).with_name("instance_data") / "best_known.json"
 GRADIENTS_FILE = RECORD_FILE.with_name("gradients.npz")
+MODELS_FILE = RECORD_FILE.with_name("models.npz")
 COEFFICIENT_BITS, RANGE_BITS = 30, 20
 LEADING = 100  # images of each class
 WITHIN = 1e-9  # of the best known energy: more than rounding, less than a difference that matters
@@ -106,6 +107,32 @@ class Instance:
         }
 
 
+@dataclass(frozen=True)
+class ModelInstance(Instance):
+    """A problem of another model that annealing trains, fitted to the digits: all its coefficients are on record.
+
+    >>> MODEL_INSTANCES[0].name, MODEL_INSTANCES[0].n_variables
+    ('digits-ridge-n64-k1-c0', 64)
+    """
+
+    model: str
+    size: int  # parameters
+
+    @property
+    def name(self) -> str:
+        """Data set, model, parameters, bits K, and which of its problems."""
+        return f"{self.features.dataset}-{self.model}-n{self.size}-k{self.bits}-c{self.class_index}"
+
+    @property
+    def n_variables(self) -> int:
+        """Parameters times bits."""
+        return self.size * self.bits
+
+    def describe(self) -> dict[str, Any]:
+        """What the name says, as plain data; `d` is one less than the number of parameters."""
+        return {**super().describe(), "d": self.size - 1, "model": self.model}
+
+
 # Features, bits, classes; each in both coordinates and at both stages. The training parts of emnist and cifar10 come
 # in copies that are not complete, or not in one order: their instances are made from the first 100 images of each
 # class in the test part, of which there is one file.
@@ -136,6 +163,21 @@ INSTANCES: tuple[Instance, ...] = tuple(
     for features, bits, classes in _TABLE
     for choice in product(bits, ("raw", "centred"), STAGES, classes)
 )
+# Made by tools/model_instances.py. Model, parameters, bits, which of its problems.
+MODEL_INSTANCES: tuple[ModelInstance, ...] = tuple(
+    ModelInstance(ImageFeatures("digits", 8, 0, 1, 1), bits, "raw", "first", place, model, size)
+    for model, size, choices, places in (
+        ("ridge", 64, (1, 3), (0,)),
+        ("svm", 80, (1, 2), (0,)),
+        ("boosting", 40, (1, 2), (0,)),
+        ("sparse_coding", 47, (1,), (0, 1)),
+        ("factorization", 40, (1,), (0, 1)),
+        ("boltzmann", 62, (1,), (0,)),
+    )
+    for bits in choices
+    for place in places
+)
+INSTANCES += MODEL_INSTANCES
 _BY_NAME = {instance.name: instance for instance in INSTANCES}
 
 
@@ -199,8 +241,11 @@ def _records() -> dict[str, dict[str, Any]]:
 
 
 def make_problem(instance: Instance) -> QuadraticProblem:
-    """The problem of an instance, made from the data set's images."""
-    *gradient, update_range = _gradients()[instance.name]
+    """The problem of an instance, made from the data set's images, or as it is on record."""
+    if isinstance(instance, ModelInstance):
+        *rows, linear, ranges = _arrays(MODELS_FILE)[instance.name]
+        return QuadraticProblem(np.array(rows), linear, Encoding(instance.bits, float(ranges[0])))
+    *gradient, update_range = _arrays(GRADIENTS_FILE)[instance.name]
     curvature = _curvature(instance.features, instance.coordinates)
     return QuadraticProblem(curvature, np.array(gradient), Encoding(instance.bits, float(update_range)))
 
@@ -260,9 +305,9 @@ def _curvature(features: ImageFeatures, coordinates: str) -> Curvature:
 
 
 @cache
-def _gradients() -> dict[str, NDArray[np.float64]]:
-    """By name: the gradient (D), and the range after it."""
-    with np.load(GRADIENTS_FILE, allow_pickle=False) as archive:
+def _arrays(path: Path) -> dict[str, NDArray[np.float64]]:
+    """By name: the gradient (D), and the range after it; of models, curvature, gradient and range (D + 2, D)."""
+    with np.load(path, allow_pickle=False) as archive:
         return dict(archive)
 
 
@@ -299,7 +344,7 @@ def write_instance(instance: Instance, folder: Path, formats: Sequence[str]) -> 
     """Write the problem in each of the formats, and beside them a sidecar `NAME.json`; return what the sidecar says."""
     problem = make_problem(instance)
     known, published, features = best_known_for(instance, problem), best_known(instance), asdict(instance.features)
-    files = []
+    files, of_model = [], isinstance(instance, ModelInstance)
     for word in formats:
         file = export.write(problem, folder / f"{instance.name}.{word}", format=word)
         offset = export.file_offset(problem, word)
@@ -312,7 +357,7 @@ def write_instance(instance: Instance, folder: Path, formats: Sequence[str]) -> 
         "features": {name: value for name, value in features.items() if name != "dataset"},
         "range": problem.encoding.range,
         "iterations_before": STAGES[instance.stage],
-        "class_name": training_features(instance.features).class_names[instance.class_index],
+        "class_name": "" if of_model else training_features(instance.features).class_names[instance.class_index],
         "sha256": known.sha256,
         "is_the_published_one": known.sha256 == published.sha256,
         "best_known": {name: getattr(known, name) for name in ("energy", "proven", "found_by", "bits")},

@@ -14,12 +14,13 @@ import numpy as np
 
 from annealfit._support.errors import InvalidInputError, require
 from annealfit._support.files import StrPath, replacing
-from annealfit.studies import evidence
+from annealfit.studies import evidence, family
 from annealfit.studies.paper_tables import SEEDS, paper_table
 from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import charts, claims, drawing, figures
 from annealfit.studies.report.tables import (
     NEAR_POINTS,
+    Table,
     all_tables,
     dataset_title,
     groups,
@@ -96,10 +97,11 @@ def render(
     title: str = "annealfit report",
     asked: Collection[RunSpec] = (),
     found: Mapping[str, Any] | None = None,
+    of_family: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The page's text; `found` is the evidence for the published images, if there is any."""
+    """The page's text; `found` is the evidence for the published images, `of_family` the results of other models."""
     jinja2 = require("jinja2", extra="report", purpose="writing a report")
-    tables = [*all_tables(records, asked), *([evidence.table(found)] if found else [])]
+    tables = [*all_tables(records, asked), *_more_tables(found, of_family)]
     folder, names = resources.files("annealfit.studies.report"), ("template.html", "report.css", "report.js")
     template, css, script = ((folder / name).read_text(encoding="utf-8") for name in names)
     settings = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
@@ -119,6 +121,7 @@ def render(
         summary=summarise_records(records, damaged, asked),
         near_points=NEAR_POINTS,
         evidence_picture=charts.figure_address(figures.draw_evidence(found)) if found else "",
+        family_picture=charts.figure_address(figures.draw_family(of_family)) if of_family else "",
         css=drawing.css_variables() + css,
         script=script,
         # Only this very script may run: markup that slipped through the escaping would still be dead text.
@@ -127,13 +130,18 @@ def render(
     )
 
 
+def _more_tables(found: Mapping[str, Any] | None, of_family: Sequence[Mapping[str, Any]]) -> list[Table]:
+    return [*([evidence.table(found)] if found else []), *([family.table(of_family)] if of_family else [])]
+
+
 def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None = None) -> list[Path]:
     """Write the page of a run folder, and on request its tables as CSV; return the paths of all."""
     records, damaged = read_records(folder)
-    found, title = evidence.read(Path(folder)), f"annealfit report: {Path(folder).resolve().name}"
-    pages = {Path(path): render(records, damaged, title, Store(Path(folder)).asked(), found)}
+    found, of_family = evidence.read(Path(folder)), family.read(Path(folder))
+    title = f"annealfit report: {Path(folder).resolve().name}"
+    pages = {Path(path): render(records, damaged, title, Store(Path(folder)).asked(), found, of_family)}
     if assets_dir is not None:
-        for table in [*all_tables(records), *([evidence.table(found)] if found else [])]:
+        for table in [*all_tables(records), *_more_tables(found, of_family)]:
             pages[Path(assets_dir) / f"{table.name}.csv"] = to_csv(table)
     for place, text in pages.items():
         with replacing(place) as file:
