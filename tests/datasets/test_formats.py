@@ -112,13 +112,19 @@ def archive(request, tmp_path):
     return tmp_path / "archive"
 
 
-def test_a_zip_whose_directory_points_nowhere_is_named(tmp_path):
-    """Python's module tells so by an OSError, which is not one of the disk."""
+@pytest.mark.parametrize("damage", ["place", "name"])
+def test_a_zip_with_a_damaged_directory_is_named(tmp_path, damage):
+    """Python's module tells so by an OSError, which is not one of the disk, and by a UnicodeDecodeError."""
     zip_of(tmp_path / "a.zip")
     content = bytearray((tmp_path / "a.zip").read_bytes())
-    content[content.rfind(b"PK\5\6") + 16 + 3] = 200  # the offset of the directory
+    if damage == "place":
+        content[content.rfind(b"PK\5\6") + 16 + 3] = 200
+    else:
+        place = content.find(b"PK\1\2")
+        content[place + 9] |= 8  # the name is UTF-8
+        content[place + 46] = 0xB9
     (tmp_path / "a.zip").write_bytes(content)
-    with pytest.raises(CorruptFileError, match="archive is not a whole zip or tar archive"):
+    with pytest.raises(CorruptFileError, match="archive is not a whole zip"):
         read(tmp_path / "a.zip")
 
 

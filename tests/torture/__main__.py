@@ -47,6 +47,19 @@ def table(tallies: list[Tally]) -> str:
     return "\n".join(lines)
 
 
+def short_table(tallies: list[Tally]) -> str:
+    """A row for each kind of attack, and one column for all that must not be."""
+    kinds: dict[str, Tally] = {}
+    for tally in tallies:
+        kind = tally.campaign.partition(":")[0]
+        kinds.setdefault(kind, Tally("")).merge(tally)
+    lines = ["| attack on | tried | refused | accepted and right | anything else |", "|---|---|---|---|---|"]
+    for kind, tally in kinds.items():
+        bad = tally.tried - tally.clean - tally.right
+        lines.append(f"| {kind} | {tally.tried:,} | {tally.clean:,} | {tally.right:,} | {bad:,} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=42)
@@ -74,7 +87,7 @@ def main() -> int:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
         said = f"Seed {options.seed}, {'in full' if options.share == 1 else f'{options.share:.0%} of the attacks'}."
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n\n{said}\n{END}{after}", encoding="utf-8")
+        PAGE.write_text(f"{before}{BEGIN}\n{short_table(tallies)}\n\n{said}\n{END}{after}", encoding="utf-8")
     for line in crashed:
         print(line, file=sys.stderr)
     return int(bool(crashed) or not all(tally.is_clean for tally in tallies))

@@ -90,6 +90,12 @@ def decompress(file: IO[bytes], name: str) -> bytes:
     return bytes(payload)
 
 
+_DAMAGE = (  # what the modules for archives raise
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
+    *(RuntimeError, OSError, UnicodeError),
+)
+
+
 def read_members(path: Path, members: Sequence[str], name: str) -> dict[str, bytes]:
     """Read members of a zip or tar archive into memory; errors call the archive `name`.
 
@@ -114,7 +120,7 @@ def read_members(path: Path, members: Sequence[str], name: str) -> dict[str, byt
         raise CorruptFileError(f"{name} lacks a member: {error.args[0]}") from error
     except EOFError as error:
         raise TruncatedFileError(f"{name} was cut short; get it again") from error
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, RuntimeError, OSError) as error:
+    except _DAMAGE as error:
         kind = TruncatedFileError if "unexpected end of data" in str(error) else CorruptFileError
         reason = str(error).partition("\n")[0].rstrip(":")
         raise kind(f"{name} is not a whole zip or tar archive: {reason}; get it again") from error
