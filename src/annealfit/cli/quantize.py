@@ -188,7 +188,7 @@ def _error_column(method: str) -> Column:
 
 def _print(found: QuantizedNetwork, written: Sequence[Path]) -> None:
     columns = [
-        Column("layer", lambda layer: layer.name, "left"),
+        Column("layer", lambda layer: layer.name, "fold"),
         Column("operator", lambda layer: layer.operator, "left"),
         Column("weights", lambda layer: "×".join(map(str, layer.weights.shape))),
         *map(_error_column, found.layers[0].errors),
