@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from annealfit._support.arrays import Array
+from annealfit._support.arrays import Array, as_real
 from annealfit._support.errors import check_number
 from annealfit.models.family.solving import QUBOEstimator, Solver, check_labels, labels_of
 from annealfit.problems.curvature import Curvature
@@ -165,7 +165,7 @@ class QUBORidge(RegressorMixin, MultiOutputMixin, _QUBORidge):
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows X (N, D) and targets y (N,) or (N, P)."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        targets = np.asarray(y, dtype=np.float64)
+        targets = as_real(y, "y", ndim=np.ndim(y))
         self._fit(X, targets.reshape(len(targets), -1), sample_weight)
         self._targets_ndim = targets.ndim
         if targets.ndim == 1:
@@ -187,7 +187,7 @@ class QUBORidge(RegressorMixin, MultiOutputMixin, _QUBORidge):
     def problems(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Problems:
         """Return the problems of the first iteration, one per target, for other solvers."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        system = self._least_squares(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), sample_weight)
+        system = self._least_squares(X, as_real(y, "y", ndim=np.ndim(y)).reshape(len(X), -1), sample_weight)
         return self._problems(system, system.gradients, self._first_ranges(system))
 
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from annealfit._support.arrays import Array
+from annealfit._support.arrays import Array, unique_labels
 from annealfit._support.errors import InvalidInputError, SamplerError
 from annealfit._support.files import StrPath, read_tensors, write_tensors
 from annealfit._support.randomness import child_seeds, seed_of
@@ -136,8 +136,9 @@ class QUBOEstimator(BaseEstimator):
 
 def check_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the sorted labels (C,), at least two, and the position among them of every row's (N,)."""
+    classes = unique_labels(y)
     check_classification_targets(y)
-    classes, codes = np.unique(y, return_inverse=True)
+    codes = np.searchsorted(classes, y)
     if len(classes) < 2:
         raise InvalidInputError(f"y has one class, {classes.tolist()}; a classifier needs at least two")
     return classes, codes
