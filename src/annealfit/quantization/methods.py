@@ -31,7 +31,7 @@ _MOST_ROUNDS = 20  # of levels and scales in turn; most layers need a handful
 # which costs some 1,500, and moves along some, which costs as many as there are inputs. More reads are for small
 # layers, where a single anneal may miss the best answer.
 _WORK, _WORK_OF_READS, _LOOK = 1e10, 1e9, 1500
-_LEAST_SWEEPS, _MOST_SWEEPS, _MOST_READS = 100, 400, 64
+_LEAST_SWEEPS, _MOST_SWEEPS, _MOST_READS = 12, 400, 64
 _ROUNDS = 10  # between which scales are fitted, and the damping falls
 _HOT, _COLD = 2.0, 0.2  # temperatures of the first and the last sweep, in units of the start's error per weight
 _DAMPINGS = (0.2, 0.02)  # first and last, in units of the Gram matrix's mean diagonal
@@ -213,7 +213,7 @@ class Annealed:
     Parameters
     ----------
     num_sweeps, num_reads : int or None
-        None is what suits the size of the layer: 100 sweeps and one read of a large one, up to 400 sweeps and 64
+        None is what suits the size of the layer: 12 sweeps and one read of a large one, up to 400 sweeps and 64
         reads of a small one. The best read of each output counts.
     num_threads : int or None
 

@@ -473,12 +473,13 @@ def _refitted(
     step = corrections_of(node, network, original, batches, rounded.bias, most)
     if step is None:
         return layer, least
+    compared = judge.after(node.source, network)
     for ridge in _RIDGES:
         factors, *shifts = np.atleast_2d(step(ridge))
         scales = rounded.scales * np.maximum(1 + factors, _LEAST_FACTOR)
         bias = None if rounded.bias is None else rounded.bias + shifts[0]
         found = _put(node, network, replace(rounded, scales=scales, bias=bias), layer.damping, layer.along_loss)
-        divergence = judge.of(network).divergence
+        divergence = compared(network).divergence
         if divergence < least:
             layer, least = found, divergence
     for name, values in ((node.weight, layer.weights), (node.bias, layer.bias)):
