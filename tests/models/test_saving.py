@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 import annealfit
 from annealfit import QUBOSVC, QBoostClassifier, QUBORidge
 from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.files import write_tensors
 from annealfit.models.family.boosting import SavedTree
 from annealfit.samplers import SimulatedAnnealer
 
@@ -91,3 +92,12 @@ def test_damaged_files_are_refused(rows, tmp_path):
     boosted.save(tmp_path / "model")
     with pytest.raises(FileFormatError, match="do not make a tree"):
         QBoostClassifier.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("model", [QBoostClassifier(n_estimators=4), QUBOSVC()])
+def test_a_file_whose_fields_do_not_fit_each_other_is_refused_when_it_is_read(tmp_path, model):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    tensors, manifest = model.fit(X, (X[:, 0] > 0).astype(int)).to_tensors()
+    write_tensors(tmp_path / "model", type(model).__name__, tensors, manifest | {"classes": None})
+    with pytest.raises(FileFormatError, match="expected a .* that can be used"):
+        annealfit.load_model(tmp_path / "model")

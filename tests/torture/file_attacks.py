@@ -13,7 +13,17 @@ from mutations import mutate_bytes, mutate_document, mutate_tensors
 from outcomes import Tally, attempt
 from sklearn.datasets import load_iris
 
-from annealfit import AnnealedClassifier, AnnealedConvNet, RandomConvFeatures, load_dataset
+from annealfit import (
+    QUBOSVC,
+    AnnealedClassifier,
+    AnnealedConvNet,
+    BinarySparseCoding,
+    QBoostClassifier,
+    QUBORidgeClassifier,
+    RandomConvFeatures,
+    load_dataset,
+    load_model,
+)
 from annealfit._support.errors import AnnealfitError
 from annealfit._support.files import read_tensors, write_tensors
 from annealfit.models.image_classifier import ImageClassifier
@@ -43,7 +53,7 @@ def targets(folder: Path) -> list[Target]:
     folder.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [*_models(folder), *_checkpoints(folder), *_records(folder), *_exports(folder)]
+        return [*_models(folder), *_family(folder), *_checkpoints(folder), *_records(folder), *_exports(folder)]
 
 
 def _models(folder: Path) -> Iterator[Target]:
@@ -89,6 +99,27 @@ def _images(features: Any) -> np.ndarray:
 
 def _is_distribution(probabilities: np.ndarray, model: Any) -> bool:
     return bool(np.isfinite(probabilities).all()) and probabilities.shape[1] == len(model.classes_)
+
+
+def _family(folder: Path) -> Iterator[Target]:
+    X, y = load_iris(return_X_y=True)
+    for model in (QBoostClassifier(n_estimators=4), QUBOSVC(), QUBORidgeClassifier(), BinarySparseCoding(3)):
+        name = type(model).__name__
+        model.set_params(random_state=0).fit(X[::3], y[::3]).save(folder / name)
+        yield Target(
+            name,
+            folder / name,
+            name,
+            load_model,
+            lambda loaded, path: loaded.save(path),
+            lambda loaded: _answers(loaded),
+        )
+
+
+def _answers(model: Any) -> bool:
+    rows = np.zeros((2, model.n_features_in_))
+    found = model.predict(rows) if hasattr(model, "predict") else model.transform(rows)
+    return len(found) == 2
 
 
 def _checkpoints(folder: Path) -> Iterator[Target]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from annealfit._support.description import describe, is_plain
+from annealfit._support.errors import AnnealfitError, InvalidInputError
 from annealfit._support.schema import Field, TensorFields
 from annealfit.models import files
 from annealfit.samplers.catalogue import resolve_sampler
@@ -69,5 +71,23 @@ def from_tensors(kind: type[Model], tensors: TensorFields, manifest: Field) -> M
         is_whole = name in tensors and tensors.tensors[name].dtype.kind == "i"
         state[name] = tensors.whole(name, shape, minimum=-2) if is_whole else tensors.real(name, shape)
         sizes.update(zip(letters, state[name].shape, strict=True))
-    model._restore(state)
+    try:
+        model._restore(state)
+        _try(model)
+    except AnnealfitError:
+        raise
+    except Exception as error:  # whatever comes of settings and arrays that do not fit each other
+        manifest.refuse(f"a {kind.__name__} that can be used ({type(error).__name__}: {error})")
     return model
+
+
+def _try(model: Any) -> None:
+    """Ask the model about one row, solved by a sampler that costs nothing."""
+    copied = copy.copy(model)
+    copied.sampler = "greedy"
+    ask = copied.predict if hasattr(model, "classes_") or not hasattr(model, "transform") else copied.transform
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answer = np.asarray(ask(np.zeros((1, model.n_features_in_))))
+    if answer.dtype.kind == "f" and not np.isfinite(answer).all():
+        raise InvalidInputError("its answers are not finite")
