@@ -7,16 +7,15 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
-from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import check_number
 from annealfit._support.randomness import child_seed, seed_of
-from annealfit.models.family.solving import QUBOEstimator, Solver, check_labels, labels_of
+from annealfit.models.family.solving import QUBOClassifier, QUBOEstimator, Solver
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.levels import Levels
 from annealfit.problems.problem import Problems
@@ -82,7 +81,7 @@ def _weights(levels: Levels) -> Array:
     return np.exp2(np.arange(levels.bits)) / (2.0**levels.bits - 1)
 
 
-class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOEstimator):
+class AnnealedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOClassifier):
     """Restricted Boltzmann machine: `E(v, h) = −bᵀv − cᵀh − vᵀWh`, all units on 2^K levels from 0 to 1.
 
     Benedetti, Realpe-Gómez, Biswas and Perdomo-Ortiz, Physical Review A 94 (2016), and Caldeira et al. (2019) train
@@ -173,8 +172,7 @@ class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
             present = np.empty((len(X), 0))
         else:
             X, y = validate_data(self, X, y, dtype=np.float64)
-            self.classes_, codes = check_labels(y)
-            present = (codes[:, None] == np.arange(len(self.classes_))).astype(np.float64)
+            present = self._present(y).astype(np.float64)
         self._n_features_out = int(self.n_components)
         self.offset_ = float(X.min())
         self.scale_ = float(X.max()) - self.offset_ or 1.0
@@ -206,10 +204,6 @@ class AnnealedRBM(ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         for label, column in enumerate(self.label_components_.T):
             scores[:, label] = log_sums(fields + column, self._levels).sum(axis=1) + self.label_intercept_[label]
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the lowest free energy, (N,)."""
-        return labels_of(self.decision_function(X), self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
         """Return the machine's probabilities of the labels, one of them being given, (N, C)."""

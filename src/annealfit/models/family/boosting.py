@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from annealfit._support.arrays import Array
 from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
 from annealfit._support.randomness import child_seed, seed_of
-from annealfit.models.family.solving import QUBOEstimator, check_labels, labels_of
+from annealfit.models.family.solving import QUBOClassifier
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.levels import Levels
 from annealfit.problems.problem import Problems
@@ -68,7 +68,7 @@ class SavedTree:
         return self.votes[nodes]
 
 
-class QBoostClassifier(ClassifierMixin, QUBOEstimator):
+class QBoostClassifier(QUBOClassifier):
     """Boosting by QUBO: `‖Hw/m − y‖²/N + λ|w/m|₁` over w on 2^K levels from 0 to 1, H the ±1 votes of weak learners.
 
     Neven, Denchev, Rose and Macready, "Training a binary classifier with the quantum adiabatic algorithm" (2008). The
@@ -168,10 +168,6 @@ class QBoostClassifier(ClassifierMixin, QUBOEstimator):
         scores = _votes(self.estimators_, rows) @ self.weights_.T
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with most votes, (N,)."""
-        return labels_of(self.decision_function(X), self.classes_)
-
     def _state(self) -> dict[str, Any]:
         trees = [SavedTree.of(learner) for learner in self.estimators_]
         nodes = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in SavedTree.__annotations__}
@@ -197,8 +193,7 @@ class QBoostClassifier(ClassifierMixin, QUBOEstimator):
             check_number("max_learners", self.max_learners, Integral, minimum=1)
         X, y = validate_data(self, X, y, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        self.classes_, codes = check_labels(y)
-        present = codes == np.arange(len(self.classes_))[:, None]
+        present = self._present(y).T
         targets = np.where(present if len(present) > 2 else present[1:], 1.0, -1.0)
         weak = DecisionTreeClassifier(max_depth=1) if self.estimator is None else self.estimator
         learners: list[Any] = []

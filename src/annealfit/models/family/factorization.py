@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import check_number
 from annealfit.models.family.codes import CodingTransformer
-from annealfit.models.family.solving import check_labels, labels_of
+from annealfit.models.family.solving import QUBOClassifier
 from annealfit.problems.problem import Problems
 
 
-class BinaryMatrixFactorization(ClassifierMixin, CodingTransformer):
+class BinaryMatrixFactorization(QUBOClassifier, CodingTransformer):
     """`X ≈ HW` by QUBO: `‖x − Wᵀh‖²` over codes h on 2^K levels from 0 to 1, W ≥ 0. Transformer and classifier.
 
     Asaoka and Kudo, "Nonnegative/binary matrix factorization for image classification using quantum annealing",
@@ -90,8 +88,7 @@ class BinaryMatrixFactorization(ClassifierMixin, CodingTransformer):
         if y is None:
             self.components_ = self._alternate(X, 0.0, generator, lowest=0.0)
             return self
-        self.classes_, codes = check_labels(y)
-        present = (codes[:, None] == np.arange(len(self.classes_))).astype(np.float64)
+        present = self._present(y).astype(np.float64)
         weight = self.label_weight * np.sqrt(np.vecdot(X, X).mean())
         both = self._alternate(np.hstack([X, weight * present]), 0.0, generator, lowest=0.0)
         self.components_ = np.ascontiguousarray(both[:, : X.shape[1]])
@@ -124,10 +121,6 @@ class BinaryMatrixFactorization(ClassifierMixin, CodingTransformer):
         check_is_fitted(self, "label_components_", msg="fit with labels first: %(name)s.fit(X, y)")
         scores = self.transform(X) @ self.label_components_ + self.intercept_
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the largest predicted column, (N,)."""
-        return labels_of(self.decision_function(X), self.classes_)
 
     def _checked(self, X: Any, *, reset: bool) -> Array:
         return validate_data(self, X, dtype=np.float64, reset=reset)

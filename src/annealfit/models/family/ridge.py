@@ -6,13 +6,13 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from numpy.typing import ArrayLike
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from annealfit._support.arrays import Array, as_real
 from annealfit._support.errors import check_number
-from annealfit.models.family.solving import QUBOEstimator, Solver, check_labels, labels_of
+from annealfit.models.family.solving import QUBOClassifier, QUBOEstimator, Solver
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import Problems
 
@@ -191,7 +191,7 @@ class QUBORidge(RegressorMixin, MultiOutputMixin, _QUBORidge):
         return self._problems(system, system.gradients, self._first_ranges(system))
 
 
-class QUBORidgeClassifier(ClassifierMixin, _QUBORidge):
+class QUBORidgeClassifier(QUBOClassifier, _QUBORidge):
     """Classifier by `QUBORidge` on targets ±1: one target per class, one for two classes.
 
     The parameters are those of `QUBORidge`. With enough iterations it is scikit-learn's `RidgeClassifier`.
@@ -220,18 +220,13 @@ class QUBORidgeClassifier(ClassifierMixin, _QUBORidge):
 
     def _targets(self, X: Any, y: Any) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y, dtype=np.float64)
-        self.classes_, codes = check_labels(y)
-        targets = np.where(codes[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
+        targets = np.where(self._present(y), 1.0, -1.0)
         return X, targets if len(self.classes_) > 2 else targets[:, 1:]
 
     def decision_function(self, X: Any) -> Array:
         """Return the fitted targets (N, C); for two classes that of the second, (N,)."""
         scores = self._rows(X) @ self.coef_.T + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the largest fitted target, (N,)."""
-        return labels_of(self.decision_function(X), self.classes_)
 
     def problems(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Problems:
         """Return the problems of the first iteration, one per target, for other solvers."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -134,16 +134,21 @@ class QUBOEstimator(BaseEstimator):
             self.n_solves_, self.n_variables_ = solver.n_solves, solver.n_variables
 
 
-def check_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the sorted labels (C,), at least two, and the position among them of every row's (N,)."""
-    classes = unique_labels(y)
-    check_classification_targets(y)
-    codes = np.searchsorted(classes, y)
-    if len(classes) < 2:
-        raise InvalidInputError(f"y has one class, {classes.tolist()}; a classifier needs at least two")
-    return classes, codes
+class QUBOClassifier(ClassifierMixin, QUBOEstimator):
+    """A model with a `decision_function`: scores of the classes (N, C), or of the second of two (N,)."""
 
+    classes_: NDArray[Any]
 
-def labels_of(scores: Array, classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the label of each row from scores (N, C), or those of the second of two classes (N,)."""
-    return classes[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the largest score, (N,)."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def _present(self, y: Any) -> NDArray[np.bool_]:
+        """Set `classes_` and return whether each row is of each class, (N, C); there are two classes at least."""
+        self.classes_ = unique_labels(y)
+        check_classification_targets(y)
+        codes = np.searchsorted(self.classes_, y)
+        if len(self.classes_) < 2:
+            raise InvalidInputError(f"y has one class, {self.classes_.tolist()}; a classifier needs at least two")
+        return codes[:, None] == np.arange(len(self.classes_))

@@ -7,13 +7,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.validation import validate_data
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, check_number, choose
-from annealfit.models.family.solving import QUBOEstimator, check_labels, labels_of
+from annealfit.models.family.solving import QUBOClassifier, QUBOEstimator
 from annealfit.problems.bounds import lower_bounds
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.problem import Problems
@@ -22,7 +21,7 @@ KERNELS = ("linear", "rbf")
 MOST_ROWS = 10_000  # whose kernel matrix takes 0.8 GB
 
 
-class QUBOSVC(ClassifierMixin, QUBOEstimator):
+class QUBOSVC(QUBOClassifier):
     """Support vector machine by QUBO: `½αᵀ(yyᵀ∘K)α − 1ᵀα + ½ξ(yᵀα)²`, α on 2^K levels from 0 to C.
 
     Willsch, Willsch, De Raedt and Michielsen, "Support vector machines on the D-Wave quantum annealer", Computer
@@ -127,10 +126,6 @@ class QUBOSVC(ClassifierMixin, QUBOEstimator):
         scores = self._kernel(self._rows(X), self.support_vectors_) @ self.dual_coef_.T + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the largest decision function, (N,)."""
-        return labels_of(self.decision_function(X), self.classes_)
-
     def _prepare(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Return the rows and the signs ±1 of each class (P, N); sets what predictions need to know of them."""
         check_number("C", self.C, above=0)
@@ -143,15 +138,15 @@ class QUBOSVC(ClassifierMixin, QUBOEstimator):
                 f"X has {len(X)} rows, whose kernel matrix takes {len(X) ** 2 * 8 / 2**30:.1f} GiB; "
                 f"the limit is {MOST_ROWS} rows: train on fewer"
             )
-        self.classes_, codes = check_labels(y)
+        present = self._present(y)
         if isinstance(self.gamma, str):
             variance = float(X.var()) if choose("gamma", self.gamma, ("scale", "auto")) == "scale" else 1.0
             self.gamma_ = 1 / (X.shape[1] * (variance or 1.0))
         else:
             check_number("gamma", self.gamma, above=0)
             self.gamma_ = float(self.gamma)
-        self._order = _alternating(codes)
-        signs = np.where(codes[self._order] == np.arange(len(self.classes_))[:, None], 1.0, -1.0)
+        self._order = _alternating(present.argmax(axis=1))
+        signs = np.where(present[self._order].T, 1.0, -1.0)
         return X[self._order], signs if len(signs) > 2 else signs[1:]
 
     def _kernel(self, rows: Array, others: Array) -> Array:
