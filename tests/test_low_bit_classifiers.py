@@ -14,6 +14,12 @@ QUICK = Annealed(num_sweeps=30, num_reads=1)
 SHORT = Refinement(max_steps=6)
 
 
+def along_the_loss(model, X):
+    """Settings with which `quantize_layer` keeps the probabilities of a model."""
+    p = model.predict_proba(X)
+    return {"method": QUICK, "damping": 0.01, "output_weights": np.diag(p.mean(axis=0)) - p.T @ p / len(p)}
+
+
 @pytest.fixture(scope="module")
 def digits():
     X, y = load_digits(return_X_y=True)
@@ -41,7 +47,7 @@ def test_a_copy_with_two_values_per_class(classifier, digits):
         assert len(np.unique(np.abs(row))) == 1
     np.testing.assert_array_equal(classifier.coef_, before)
     assert not hasattr(classifier, "quantization_")
-    alone = quantize_layer(classifier.coef_.T, X, bits=1, bias=classifier.intercept_, method=QUICK)
+    alone = quantize_layer(classifier.coef_.T, X, bits=1, bias=classifier.intercept_, **along_the_loss(classifier, X))
     np.testing.assert_array_equal(small.quantization_.layers["head"].levels, alone.levels)
     np.testing.assert_allclose(small.coef_, alone.weights.T, rtol=1e-12)
     np.testing.assert_allclose(small.intercept_, alone.bias, rtol=1e-9)
@@ -101,7 +107,8 @@ def test_a_network_layer_by_layer(network, digits, tmp_path):
     np.testing.assert_allclose(small.filters_[0].reshape(len(filters), -1).T, alone.weights, rtol=1e-12)
     # The head sees the features of the quantised filters.
     inputs, reference = small.features_.transform(images), network.features_.transform(images)
-    head = quantize_layer(network.coef_.T, inputs, reference=reference, bits=2, bias=network.intercept_, method=QUICK)
+    settings = along_the_loss(network, images) | {"reference": reference, "bias": network.intercept_}
+    head = quantize_layer(network.coef_.T, inputs, bits=2, **settings)
     assert report.layers["head"].error == pytest.approx(head.error, rel=1e-3)
     path = tmp_path / "small.safetensors"
     small.save(path)

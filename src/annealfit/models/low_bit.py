@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_consistent_length
 
+from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.randomness import seed_of
 from annealfit.data.convolution import join_filters
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from annealfit.models.files import Estimator
 
 
+_DAMPING = 0.01  # of a head along its probabilities
 _ROWS_AT_ONCE = 1024  # of sparse features that are made dense, and of images
 
 
@@ -63,7 +65,8 @@ def quantized(
     settings: dict[str, Any] = {"bits": bits, "levels": levels, "method": chosen, "random_state": seed % 2**32}
     found = copy.copy(estimator)
     found.__dict__.pop("_partial", None)  # a training in progress is of the weights as they were
-    layers = quantize_layers([*_filters(estimator, found, X, settings), _head(estimator, found, X, settings)])
+    own = {} if X is None or y is not None else {"damping": _DAMPING, "output_weights": _curvature(estimator, X)}
+    layers = quantize_layers([*_filters(estimator, found, X, settings), _head(estimator, found, X, settings | own)])
     layer = layers["head"]
     assert layer.bias is not None, "a bias was given"
     head, losses = LowBitHead(layer.grid.numbers(layer.levels), layer.scales, layer.bias, layer.grid), list[float]()
@@ -74,6 +77,14 @@ def quantized(
     found.optimality_gap_ = np.inf  # what was certified was so of other weights
     found.quantization_ = LowBitReport(layers, layer.grid, head, losses)
     return found
+
+
+def _curvature(estimator: Any, X: Any) -> list[Array] | None:
+    """`E[diag π − ππᵀ]`, what errors of the classes' scores do to the probabilities; None where two share a score."""
+    probabilities = estimator.predict_proba(X)
+    if probabilities.shape[1] != len(estimator.coef_):
+        return None
+    return [np.diag(probabilities.mean(axis=0)) - probabilities.T @ probabilities / len(probabilities)]
 
 
 def _labelled(estimator: Any, X: Any, y: Any) -> InMemoryRows:
