@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     _Training = tuple[tuple[Any, Any], dict[str, Any] | None, Callable[..., TrainingRun]]
 
 OWN_IMAGES_SECONDS = 60.0
+_SIZES_READ = 10  # images, to find their usual size
 _SHARE_OF_MEMORY = 0.25  # images or features beyond this share of the free memory are kept on disk
 
 TrainFilters = Annotated[
@@ -232,6 +233,13 @@ def _run_in_folder(
     return run
 
 
+def _native_side(load: Callable[..., Dataset]) -> int:
+    """The median of the shorter sides of some images."""
+    images = load(size=None, color=True, lazy=True).X_train
+    places = range(0, len(images), max(1, len(images) // _SIZES_READ))
+    return int(np.median([min(images[place : place + 1].shape[1:3]) for place in places]))
+
+
 def _choose_network(
     load: Callable[..., Dataset],
     size: int | None,
@@ -247,12 +255,13 @@ def _choose_network(
     if resume:
         config = json.loads((folder / records.CONFIG_FILE).read_text(encoding="utf-8"))
         if "choice" not in config:
-            raise InvalidInputError(f"{folder} holds a run with another network; give its options again")
+            raise InvalidInputError(
+                f"{folder} holds a run whose network was given by options; give them again (or --frozen-filters)"
+            )
         return config["image_size"], config["choice"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # told when the images are loaded for the training
-        native = min(load(size=None, color=True, lazy=True).X_train.shape[1:3])
-        side = min(SIZE, native) if size is None else size
+        side = min(SIZE, _native_side(load)) if size is None else size
         own = load(size=side, color=True)
     warn(f"{len(own.y_train)} training images of {side}×{side} pixels (--size). Comparing networks:")
     choice = choose_network(own.X_train, own.y_train, color=color, seed=seed, time_limit=seconds, tell=warn)
