@@ -121,12 +121,14 @@ def test_a_run_folder_is_not_overwritten(run_folder):
     assert "--resume" in result.stderr
 
 
-def test_history_and_table_as_json(tmp_path):
-    result = annealfit("train", "digits", "--max-iter", 3, "--out", tmp_path / "r", "--json")
+def test_history_as_parquet_and_table_as_json(tmp_path):
+    import pandas
+
+    result = annealfit("train", "digits", "--max-iter", 3, "--out", tmp_path / "r", "--history", "parquet", "--json")
     assert f"Run folder: {tmp_path / 'r'}" in result.stderr  # beside the document
     assert set(json.loads(result.stdout)) >= {"QUBO 3-bit", "Logistic optimum"}
-    lines = (tmp_path / "r" / "history.csv").read_text().splitlines()
-    assert sum(line.startswith("QUBO 3-bit,") for line in lines) == 3
+    frame = pandas.read_parquet(tmp_path / "r" / "history.parquet")
+    assert (frame["method"] == "QUBO 3-bit").sum() == 3
 
 
 def test_interrupted_with_control_c_and_resumed(tmp_path):

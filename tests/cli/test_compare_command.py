@@ -93,6 +93,8 @@ def test_the_document_says_what_was_measured_and_how(finished):
 def test_the_problems_are_files_with_the_same_energies(finished):
     folder, _ = finished
     generator = np.random.default_rng(0)
+    assert (folder / "success.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "comparison.csv").read_text().startswith("sampler,problems,coordinates,bits,")
     for name in [f"{part}-{basis}-1-bits-class-{number}" for part, basis in VARIANTS for number in range(10)]:
         problem = read_npz(folder / "problems" / f"{name}.npz")
         with (folder / "problems" / f"{name}.bqm").open("rb") as file:
@@ -168,8 +170,10 @@ def test_what_is_not_installed_is_left_out_with_a_note_and_an_error_if_it_was_na
 
 def test_files_that_need_what_is_not_installed_are_left_out_with_a_note(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "dimod", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("--samplers", "native,rounded", "-o", tmp_path)
     assert "no bqm files: " in result.stderr
+    assert "no figure: " in result.stderr
     assert len(list((tmp_path / "problems").iterdir())) == 40
     assert (tmp_path / "comparison.json").exists()
 

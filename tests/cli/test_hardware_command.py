@@ -1,4 +1,4 @@
-"""`annealfit hardware`: text, JSON, errors; in this process, so that chips are embedded once."""
+"""`annealfit hardware`: text, JSON, figure, errors; in this process, so that chips are embedded once."""
 
 import json
 import os
@@ -129,6 +129,17 @@ def test_a_solvers_file_is_a_chip(annealfit, solver_file):
     assert [row["chip"] for row in json.loads(both)["rows"]] == ["Z12", "MockDWaveSampler"]
 
 
+@pytest.mark.parametrize(("ending", "opening"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("PDF", b"%PDF")])
+def test_the_figure_is_written(annealfit, tmp_path, ending, opening):
+    path = tmp_path / "figures" / f"fit.{ending}"
+    code, output, _ = annealfit(
+        "--classes", 1, "--features", "4,18", "--bits", "1,9-11", "--topology", "Z12", "-o", path
+    )
+    assert code == 0
+    assert f"Figure: {path}" in output
+    assert path.read_bytes().startswith(opening)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -145,7 +156,8 @@ def test_a_solvers_file_is_a_chip(annealfit, solver_file):
         (["--solver", "broken.json"], "broken.json is not a JSON file of solver properties"),
         (["--solver", "empty.json"], "empty.json does not describe a chip"),
         (["--solver", "empty.json", "--defects", "0.1"], "--defects is for ideal chips"),
-        (["--plot=fit.png"], "--plot was removed in 0.3.0: --json prints every number"),
+        (["--plot", "fit.xyz"], "fit.xyz does not end in a format for figures: png, svg, pdf"),
+        (["--features", "1-6", "--plot", "fit.png"], "a figure of 6 numbers of features cannot be read"),
     ],
 )
 def test_errors_are_one_clear_line(annealfit, tmp_path, arguments, message):

@@ -1,4 +1,4 @@
-"""`annealfit train` on tables of features and on images whose features are kept on a disk."""
+"""`annealfit train` on tables of features, on images that are kept on a disk, and on a cluster."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from distributed import LocalCluster
 from PIL import Image
 from typer.testing import CliRunner
 
 from annealfit import AnnealedClassifier
 from annealfit._support.errors import AnnealfitError
-from annealfit.cli import app, training
+from annealfit.cli import app
 from annealfit.data.datasets import load_dataset
 from annealfit.models.image_classifier import ImageClassifier
 
@@ -115,21 +116,30 @@ def test_a_run_on_a_table_goes_on_where_it_stopped(train):
     assert json.loads(result.stdout)["QUBO 3-bit"]["loss"] == whole
 
 
-def test_images_whose_features_are_kept_on_a_disk(train, tmp_path, monkeypatch):
+def test_images_whose_features_are_kept_on_a_disk(train, tmp_path):
     data = load_dataset("digits", n_train=150, n_test=50)
     for part, images, labels in (("train", data.X_train, data.y_train), ("test", data.X_test, data.y_test)):
         for number, (image, label) in enumerate(zip(images, labels, strict=True)):
             folder = tmp_path / "images" / part / f"digit-{label}"
             folder.mkdir(parents=True, exist_ok=True)
             Image.fromarray((255 * image).astype(np.uint8)).save(folder / f"{number}.png")
-    in_memory = train("images", "--no-baselines")
+    in_memory = train("images", "--frozen-filters", "--no-baselines")
     (tmp_path / "run").rename(tmp_path / "first")
-    monkeypatch.setattr(training, "free_memory", lambda: 1000)
-    on_disk = train("images")
+    on_disk = train("images", "--on-disk")
     assert on_disk["loss"] == pytest.approx(in_memory["loss"], rel=1e-5)  # features in single precision
     assert on_disk["test"] == pytest.approx(in_memory["test"], abs=0.021)  # an image may fall the other way
     model = ImageClassifier.load("run/model.safetensors")
     assert model.predict_proba(data.X_test).shape == (50, 10)
+
+
+def test_on_a_cluster_as_here(train, tmp_path):
+    here = train("rows.npy", "--labels", "labels.npy", "--standardize", "features")
+    (tmp_path / "run").rename(tmp_path / "first")
+    with LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster:
+        there = train(
+            "rows.npy", "--labels", "labels.npy", "--standardize", "features", "--scheduler", cluster.scheduler_address
+        )
+    assert there["loss"] == pytest.approx(here["loss"], rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typer import Option
 
 import annealfit
 from annealfit._support.errors import InvalidInputError, MissingDependencyError, choose
-from annealfit._support.files import remove_leftovers, without_nan, working_in, write_json
+from annealfit._support.files import remove_leftovers, replacing, without_nan, working_in, write_json
 from annealfit.cli import options
 from annealfit.cli.output import Column, count_bits, pick, print_json, print_table, progress_bar, say, warn
 from annealfit.problems.export import write
@@ -58,7 +58,7 @@ def compare(
     size: options.ImageSize = 8,
     download: options.Download = False,
     seed: options.Seed = 42,
-    out: Annotated[Path | None, Option("-o", "--out", help="Folder for the problems and all numbers.")] = None,
+    out: Annotated[Path | None, Option("-o", "--out", help="Folder for problems, figure, CSV and JSON.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Give every sampler the same problems, and compare.
@@ -190,7 +190,11 @@ def _describe(found: Comparison) -> dict[str, Any]:
 
 
 def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:
-    """Write problems and, last, the document, whose presence says that the folder is complete."""
+    """Write problems, table, figure and, last, the document, whose presence says that the folder is complete."""
+    from annealfit.studies.records import csv_text
+    from annealfit.studies.report.drawing import save_figure
+    from annealfit.studies.report.figures import draw_success
+
     notes = []
     for file_format in ("npz", "bqm"):
         try:
@@ -200,6 +204,13 @@ def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str
                     write(problem, folder / "problems" / name, format=file_format)
         except MissingDependencyError as error:
             notes.append(f"no {file_format} files: {error}")
+    with replacing(folder / "comparison.csv") as file:
+        rows = [asdict(row) for row in found.solving]
+        file.write(csv_text([{**row, "success": row["success"]["value"]} for row in rows]).encode())
+    try:
+        save_figure(draw_success(found), folder / "success.png")
+    except MissingDependencyError as error:
+        notes.append(f"no figure: {error}")
     write_json(folder / COMPARISON_FILE, document)
     return notes
 

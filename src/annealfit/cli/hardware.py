@@ -56,6 +56,7 @@ def hardware(
     ] = None,
     coordinates: options.Coordinates = None,
     seed: Annotated[int, Option(help="Decides the filters and the defects.")] = 42,
+    plot: Annotated[Path | None, Option("-o", "--plot", metavar="FILE", help="Draw it: png, svg or pdf.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Tell what fits an annealer's chip, and what it costs.
@@ -69,12 +70,14 @@ def hardware(
 
     \b
       annealfit hardware --features 18 --classes 10 --bits 1-20
-      annealfit hardware --bits 1-10 --topology P16 --defects 0.01
+      annealfit hardware --bits 1-10 --topology P16 --defects 0.01 --plot fit.png
       annealfit hardware --filters 16 --kernel 5 --bits 1-3 --topology P16
       annealfit hardware --bits 1-3 --solver Advantage2_system1.json --reads 1000
       annealfit hardware --layer 180x64 --bits 1,2
     """
     from annealfit.studies import hardware_study as study
+    from annealfit.studies.report import figures
+    from annealfit.studies.report.drawing import save_figure
 
     every_bits = options.parse_numbers(bits or ("1-20" if layer is None else "1-3"), "--bits")
     settings: dict[str, Any] = {"reads": reads, "iterations": iterations, "annealing_microseconds": annealing_time}
@@ -91,6 +94,8 @@ def hardware(
     else:
         sizes, counts = options.parse_numbers(features, "--features"), options.parse_numbers(classes, "--classes")
     workloads = [Workload(*numbers, **settings) for numbers in product(sizes, counts, every_bits)]
+    if plot is not None:
+        figures.check_drawable(plot, sizes)
     devices = _devices(topology, defects, solver, seed)
     rows = []
     columns = MofNCompleteColumn(), TimeRemainingColumn()
@@ -99,6 +104,8 @@ def hardware(
         for row in study.study_hardware(devices, workloads, examples):
             rows.append(row)
             update(advance=1, description=row.chip)
+    if plot is not None:
+        save_figure(figures.draw_feasibility(rows), plot)
     if as_json:
         document = {
             **pick(workloads[0], "reads", "iterations", "annealing_microseconds"),
@@ -120,6 +127,7 @@ def hardware(
         if device.assumed:
             assumed = ", ".join(device.assumed)
             say(f"{device.chip.name} does not say its {assumed}: Advantage's published values stand for them.")
+    say(f"Figure: {plot}" if plot else "Add --plot FILE.png for a figure, --json for every number.")
 
 
 def _devices(topologies: list[str] | None, defects: float, solver: Path | None, seed: int) -> list[Device]:

@@ -27,12 +27,6 @@ app = typer.Typer(
 
 _NO_MEMORY = "there is not enough memory; use fewer images, features or bits"
 _LIBRARIES = "where memory is limited (ulimit -v) allow about 1 GB, else install annealfit anew"
-_REMOVED = {  # options of 0.2.0, and what to use instead
-    ("hardware", "--plot"): "--json prints every number",
-    ("train", "--history"): "the history is history.csv",
-    ("train", "--on-disk"): "features that are large are kept in a file without it",
-    ("train", "--scheduler"): "train on a cluster from Python, with Dask arrays (docs/large.md)",
-}
 _MOMENT = 0.02  # seconds after which a destructor is over
 
 
@@ -54,10 +48,6 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
             stream.reconfigure(errors="backslashreplace")  # what the terminal has no character for, as κ
     sys.unraisablehook = _repeat_interrupt
-    for word in sys.argv[2:]:
-        option = word.partition("=")[0]
-        if remedy := _REMOVED.get((sys.argv[1], option)):
-            _fail(f"{option} was removed in 0.3.0: {remedy}")
     try:
         try:
             app(standalone_mode=True)

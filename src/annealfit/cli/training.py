@@ -22,7 +22,7 @@ from typer import Argument, Option
 
 import annealfit
 from annealfit._support.description import describe
-from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError, choose
+from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError, choose, require
 from annealfit._support.threads import free_memory
 from annealfit.cli import options
 from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, warn, warnings_as_notes
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 OWN_IMAGES_SECONDS = 60.0
 _SIZES_READ = 10  # images, to find their usual size
 _SHARE_OF_MEMORY = 0.25  # images or features beyond this share of the free memory are kept on disk
+_CHUNKS_PER_WORKER = 8  # more than one, so that faster workers of a cluster get more chunks
 
 TrainFilters = Annotated[
     bool | None,
@@ -72,6 +73,8 @@ TestSize = Annotated[
 SkipUnreadable = Annotated[
     bool, Option("--skip-unreadable", help="Leave out files that are no readable images, and name them.")
 ]
+OnDisk = Annotated[bool, Option("--on-disk", help="Keep features in a temporary file; automatic if they are large.")]
+Scheduler = Annotated[str | None, Option(metavar="ADDRESS", help="Train on a Dask cluster, as tcp://10.0.0.1:8786.")]
 Baselines = Annotated[
     bool | None, Option(help="SGD and logistic regression beside it. Default: if they fit in memory.")
 ]
@@ -106,12 +109,15 @@ def train(
     images: Images = None,
     n_train: TrainSize = None,
     n_test: TestSize = None,
+    on_disk: OnDisk = False,
+    scheduler: Scheduler = None,
     baselines: Baselines = None,
     download: options.Download = False,
     seed: options.Seed = 42,
     skip_unreadable: SkipUnreadable = False,
     out: Annotated[Path | None, Option(help="Run folder. Default: a new one below runs/.")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out where it stopped.")] = False,
+    history: Annotated[str, Option(metavar="csv|parquet", help="File format of the history.")] = "csv",
     plots: Annotated[bool, Option(help="Draw the figures of the run.")] = True,
     as_json: options.Json = False,
 ) -> None:
@@ -136,18 +142,23 @@ def train(
       annealfit train ./photos --time-limit 60
       annealfit train mnist --download --filters 8 --n-train all --n-test all
       annealfit train embeddings.npy --labels labels.npy --standardize features
+      annealfit train rows.parquet --labels kind --scheduler tcp://10.0.0.1:8786
       annealfit train digits --bits 2 --sampler mock-qpu:topology=Z12,faults=0.1
     """
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     is_table = is_feature_table(Path(dataset))
     _check_options(is_table, bool(train_filters), labels, out, resume)
+    choose("--history", history, records.HISTORY_FORMATS)
+    elsewhere = on_disk or scheduler is not None
+    if train_filters and elsewhere:
+        raise InvalidInputError("--train-filters needs images in memory: leave out --on-disk and --scheduler")
     subset = options.parse_subset(images, n_train, n_test)
     load: Any = partial(load_dataset, dataset, seed=seed, resize=resize, download=download, **subset)
     load = partial(load, skip_unreadable=skip_unreadable)
     given = (filters, kernel, pool, tol, sampler, blocks, settings)
     is_open = given == (None,) * len(given) and standardize == "none" and preset == options.Preset.annealfit
     choice = None
-    if is_open and train_filters is not False and not is_table and dataset not in DATASETS:
+    if is_open and train_filters is not False and not (is_table or elsewhere or dataset in DATASETS):
         size, choice = _choose_network(load, size, color, seed, time_limit or OWN_IMAGES_SECONDS, folder, resume)
         baselines, train_filters = bool(baselines or train_filters), True
         color, max_iter = choice["color"], max_iter or choice["max_iter"]
@@ -179,17 +190,18 @@ def train(
         opened = _network_training(load, features, estimator, baselines is not False)
     elif is_table:
         prepare = partial(_prepare_table, Path(dataset), labels, standardize, seed, subset)
-        opened = _head_training(estimator, prepare, baselines)
+        opened = _head_training(estimator, prepare, scheduler, baselines)
     else:
         extractor = annealfit.RandomConvFeatures(**features, random_state=seed)
-        opened = _head_training(estimator, partial(_prepare_images, load, extractor), baselines)
+        prepare = partial(_prepare_images, load, extractor, on_disk)
+        opened = _head_training(estimator, prepare, scheduler, baselines)
     config: dict[str, Any] = {"dataset": dataset, "labels": labels, "color": color, "resize": resize, "seed": seed}
     config |= {"image_size": size, **subset, "preset": str(preset), "annealfit": annealfit.__version__}
     if choice:
         config["choice"] = choice
     again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
     with chosen, opened as training:  # in the end connections close and temporary files go
-        run = _run_in_folder(folder, estimator, training, config, again, resume=resume)
+        run = _run_in_folder(folder, estimator, training, config, again, history, resume=resume)
     _print_run(run, folder, again, _notes(run, folder, plots=plots), as_json=as_json)
 
 
@@ -207,7 +219,7 @@ def _check_options(is_table: bool, train_filters: bool, labels: str | None, out:
 
 
 def _run_in_folder(
-    folder: Path, estimator: Any, training: _Training, config: dict[str, Any], again: str, *, resume: bool
+    folder: Path, estimator: Any, training: _Training, config: dict[str, Any], again: str, history: str, *, resume: bool
 ) -> TrainingRun:
     """Train, and save the run; after Ctrl-C before or after the iterations say how to go on with `again`."""
     rows, described, run_training = training
@@ -223,7 +235,7 @@ def _run_in_folder(
         try:
             with training_progress(estimator.max_iter) as on_iteration:
                 run = run_training(callbacks=[on_iteration])
-            records.save_run(run, folder, config)
+            records.save_run(run, folder, config, history_format=history)
         except KeyboardInterrupt:
             if checkpoint.exists():
                 warn(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}")
@@ -284,8 +296,10 @@ def _network_training(
 
 
 @contextmanager
-def _head_training(classifier: Any, prepare: Callable[[Path], Prepared], baselines: bool | None) -> Iterator[_Training]:
-    """The training of a classifier on features, in memory or in temporary files."""
+def _head_training(
+    classifier: Any, prepare: Callable[[Path], Prepared], scheduler: str | None, baselines: bool | None
+) -> Iterator[_Training]:
+    """The training of a classifier on features, in memory, in temporary files, or on a cluster."""
     from annealfit.data.rows import is_out_of_core
     from annealfit.studies import run_training
 
@@ -293,8 +307,32 @@ def _head_training(classifier: Any, prepare: Callable[[Path], Prepared], baselin
         prepared = prepare(Path(folder))
         described = None if prepared.features is None else describe(prepared.features.get_params())
         beside = not is_out_of_core(prepared.X_train) if baselines is None else baselines
-        rows = prepared.X_train, prepared.dataset.y_train
-        yield rows, described, partial(run_training, prepared, classifier, baselines=beside)
+        with _on_cluster(scheduler, prepared) as rows:
+            yield rows, described, partial(run_training, prepared, classifier, baselines=beside, rows=rows)
+
+
+@contextmanager
+def _on_cluster(address: str | None, prepared: Prepared) -> Iterator[tuple[Any, Any]]:
+    """The training rows and labels, on the workers of a cluster if there is an address."""
+    if address is None:
+        yield prepared.X_train, prepared.dataset.y_train
+        return
+    distributed = require("distributed", extra="dask", purpose="working on a Dask cluster")
+    try:
+        client = distributed.Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"--scheduler {address}: no Dask scheduler answers there ({error})") from error
+    with client:
+        workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+        size = math.ceil(len(prepared.dataset.y_train) / (workers * _CHUNKS_PER_WORKER))
+        # Arrays in memory are sent once; files are read by the workers.
+        arrays, table = require("dask.array", extra="dask", purpose="working on a Dask cluster"), prepared.X_train
+        features = arrays.from_array(table, chunks=(size, table.shape[1]), getitem=_read_rows)
+        yield annealfit.data.rows.DaskRows(features, prepared.dataset.y_train), None
+
+
+def _read_rows(table: Any, index: tuple[slice, slice], **_: Any) -> Any:
+    return np.asarray(table[index[0]])
 
 
 def _prepare_table(
@@ -307,11 +345,13 @@ def _prepare_table(
     return annealfit.studies.Prepared.of(rows, annealfit.data.features.RowScaler())
 
 
-def _prepare_images(load: Callable[..., Dataset], extractor: annealfit.RandomConvFeatures, folder: Path) -> Prepared:
+def _prepare_images(
+    load: Callable[..., Dataset], extractor: annealfit.RandomConvFeatures, on_disk: bool, folder: Path
+) -> Prepared:
     images = load(lazy=True)
     values = max(extractor.fit(images.X_train[:2]).n_features_out_, math.prod(images.X_train.shape[1:]))
     count = values * (len(images.y_train) + len(images.y_test))  # of features, or of pixels if there are more
-    if 8 * count > _SHARE_OF_MEMORY * (free_memory() or math.inf):
+    if on_disk or 8 * count > _SHARE_OF_MEMORY * (free_memory() or math.inf):
         warn(f"Features are kept in a temporary file ({4 * count / 2**30:.2f} GiB), and read from there.")
         return annealfit.studies.Prepared.on_disk(images, extractor, folder)
     in_memory = replace(images, X_train=images.X_train[:], X_test=images.X_test[:])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError, choose
+from annealfit._support.errors import FileFormatError, InvalidInputError, choose, require
 from annealfit._support.files import (
     read_json,
     read_tensors,
@@ -307,6 +307,7 @@ def _read_history(tensors: TensorFields, manifest: Field) -> dict[str, NDArray[A
 MODEL_FILE = "model.safetensors"
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CONFIG_FILE = "config.json"
+HISTORY_FORMATS = ("csv", "parquet")
 
 
 @contextmanager
@@ -323,15 +324,20 @@ def opened_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) 
         yield
 
 
-def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any]) -> None:
+def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any], *, history_format: str = "csv") -> None:
     """Write configuration, model, history, metrics and their digests; the checkpoint of the training stays."""
     write_json(folder / CONFIG_FILE, config)
     rows = []
     for record in run.records:
         columns = zip(*(column.tolist() for column in record.history.values()), strict=True)
         rows += [{"method": record.method, **dict(zip(record.history, row, strict=True))} for row in columns]
-    with replacing(folder / "history.csv") as file:
-        file.write(csv_text(rows).encode())
+    history_file = f"history.{history_format}"
+    with replacing(folder / history_file) as file:
+        if history_format == "parquet":
+            require("pyarrow", extra="parquet", purpose="writing Parquet")
+            require("pandas", extra="parquet", purpose="writing Parquet").DataFrame(rows).to_parquet(file, index=False)
+        else:
+            file.write(csv_text(rows).encode())
     metrics = {
         record.method: {
             **{name: getattr(record, name) for name in (*_FIGURES, "train", "test")},
@@ -342,7 +348,7 @@ def save_run(run: TrainingRun, folder: Path, config: Mapping[str, Any]) -> None:
     write_json(folder / "metrics.json", metrics)
     run.model.save(folder / MODEL_FILE)
     with replacing(folder / "SHA256SUMS") as file:  # in the format of `sha256sum --check`
-        for name in (CONFIG_FILE, MODEL_FILE, "metrics.json", "history.csv"):
+        for name in (CONFIG_FILE, MODEL_FILE, "metrics.json", history_file):
             file.write(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n".encode())
 
 

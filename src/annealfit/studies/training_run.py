@@ -231,12 +231,13 @@ def run_training(
     callbacks: Sequence[Callback] = (),
     *,
     baselines: bool = True,
+    rows: tuple[Any, Any] | None = None,
 ) -> TrainingRun:
     """Fit `classifier`, and with `baselines` SGD and logistic regression on the same features.
 
-    Ctrl-C ends the training and keeps its result so far.
+    `rows` are training features and labels elsewhere, as on a cluster. Ctrl-C ends the training, keeping its result.
     """
-    _fit_interruptibly(classifier, (prepared.X_train, prepared.dataset.y_train), callbacks)
+    _fit_interruptibly(classifier, rows or (prepared.X_train, prepared.dataset.y_train), callbacks)
     regularization, seed = classifier.regularization, seed_of(classifier.random_state)
     fitted = {f"QUBO {classifier.bits}-bit": Fitted.of(classifier)}
     if baselines:

@@ -1,4 +1,4 @@
-"""Every figure, in the style of `drawing`: of a training, of the evidence for images, of quantised layers."""
+"""Every figure, in the style of `drawing`: of a training, a study, samplers, chips and quantised layers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from annealfit._support.errors import InvalidInputError
 from annealfit._support.files import replacing
 from annealfit.studies.records import Record
 from annealfit.studies.report import drawing
@@ -17,6 +18,8 @@ from annealfit.studies.report.drawing import FAINT, INK, SERIES, dress, make_fig
 from annealfit.studies.report.tables import dataset_title
 
 if TYPE_CHECKING:
+    from annealfit.hardware.feasibility import Feasibility
+    from annealfit.studies.sampler_study import Comparison
     from annealfit.studies.training_run import TrainingRun
 
 # --- A training.
@@ -166,6 +169,78 @@ def draw_family(results: Sequence[Mapping[str, Any]]) -> Any:
         panel.set_visible(False)
     panels[0].invert_yaxis()
     drawing.legend_below(figure, panels[0].get_legend_handles_labels()[0][:2])
+    return figure
+
+
+# --- A comparison of samplers.
+
+
+def draw_success(found: Comparison) -> Any:
+    """A row of two panels per problem set: share of reads that are the optimum, with its interval; time to solution."""
+    names = list(dict.fromkeys(row.sampler for row in found.solving))
+    sets = found.problem_sets
+    figure = make_figure(figsize=(9.0, (1.2 + 0.3 * len(names)) * len(sets) + 0.4))
+    for (shares, times), taken in zip(figure.subplots(len(sets), 2, squeeze=False), sets, strict=True):
+        for row in (row for row in taken.own(found.solving) if row.failure is None):
+            place, share = names.index(row.sampler), row.success
+            shares.plot([100 * share.low, 100 * share.high], [place, place], color=FAINT, linewidth=3, zorder=1)
+            shares.plot([100 * share.value], [place], color=SERIES[0], marker="o")
+            if math.isfinite(row.seconds_to_solution):
+                times.plot([1e3 * row.seconds_to_solution], [place], color=SERIES[0], marker="o")
+        known = "" if taken.truth.is_proven else "; best known, not proven"
+        title = f"{taken.name.capitalize()} problems, {taken.coordinates}, K = {taken.bits}{known}"
+        shares.set_title(title, fontsize=10, loc="left")
+        for axes, labels in ((shares, list(map(shown_plainly, names))), (times, [""] * len(names))):
+            axes.set_yticks(range(len(names)), labels, fontsize=9)
+            axes.set_ylim(len(names) - 0.4, -0.6)  # the first sampler at the top
+        dress(shares, xlabel="Reads that are the optimum, %", xlim=(-3, 103))
+        dress(times, log="x" if times.lines else "", xlabel="Time to solution (99 %), ms; none: never")
+    return figure
+
+
+# --- What fits a chip.
+
+_MOST_CURVES = 5
+
+
+def check_drawable(path: Path, features: Sequence[int]) -> None:
+    """Refuse what cannot be drawn, before the work is done: a foreign ending, too many curves, matplotlib missing."""
+    drawing.check_picture(path)
+    if (count := len(set(features))) > _MOST_CURVES:
+        raise InvalidInputError(
+            f"a figure of {count} numbers of features cannot be read; draw at most {_MOST_CURVES} of them"
+        )
+
+
+def draw_feasibility(rows: Sequence[Feasibility]) -> Any:
+    """Left, variables against bits under each chip's largest clique. Right, couplings below the analog error."""
+    from annealfit.hardware.limits import ERROR_LEVELS
+
+    level = ERROR_LEVELS[1]
+    figure = make_figure(figsize=(10, 4))
+    sizes, shares = figure.subplots(1, 2)
+    for number, features in enumerate(dict.fromkeys(row.features for row in rows)):
+        own = sorted((row for row in rows if row.features == features), key=lambda row: row.bits)
+        style = {"color": SERIES[number], "marker": drawing.MARKERS[number]}
+        variables = {row.bits: row.variables for row in own}
+        sizes.plot(list(variables), list(variables.values()), label=f"d = {features}", **style)
+        for line, name in zip(("-", "--", ":", "-."), own[0].resolutions, strict=False):
+            known = {row.bits: row.resolutions[name] for row in own if name in row.resolutions}
+            below = [100 * resolution.share_below[level] for resolution in known.values()]
+            shares.plot(list(known), below, linestyle=line, label=f"d = {features}, {name}", **style)
+    cliques: dict[int, list[str]] = {}
+    for row in rows:
+        if row.chip not in cliques.setdefault(row.largest_clique, []):
+            cliques[row.largest_clique].append(row.chip)
+    for (clique, chips), line in zip(sorted(cliques.items()), ("--", ":", "-.", "-"), strict=False):
+        sizes.axhline(clique, color=drawing.SOFT, linewidth=1.1, linestyle=line, label=f"{', '.join(chips)}: {clique}")
+    whole = {"integer": True, "min_n_ticks": 1, "steps": [1, 2, 5, 10]}
+    for axes in (sizes, shares):
+        axes.xaxis.set_major_locator(drawing.plotting("ticker").MaxNLocator(**whole))
+        axes.legend(frameon=False, fontsize=8)
+    dress(sizes, xlabel="Bits per weight update", ylabel="Variables of a problem, and largest cliques")
+    label = f"Couplings below an error of {level} of the range, %"
+    dress(shares, xlabel="Bits per weight update", ylabel=label, ylim=(-3, 103))
     return figure
 
 
