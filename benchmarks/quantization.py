@@ -126,7 +126,11 @@ def _seen_and_unseen(trained: Trained, name: str, count: int, damping: float) ->
     return found
 
 
-OWN_ERRORS: dict[str, Any] = {"damping": 0.0, "along_loss": False}  # every layer along its own error, as in 0.2.0
+OWN_ERRORS: dict[str, Any] = {
+    "damping": 0.0,
+    "along_loss": False,
+    "refit": False,
+}  # every layer along its own error, as in 0.2.0
 
 
 def _quantized(trained: Trained, method: str, grid: dict[str, Any]) -> Any:
