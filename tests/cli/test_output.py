@@ -6,6 +6,7 @@ import io
 import json
 import re
 from operator import itemgetter
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -121,4 +122,16 @@ def test_progress_in_a_file_is_a_line_every_few_seconds(monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines() == [
         "Training, loss 1, 5 of 20, about 18 s left",
         "Training, loss 0.5, 10 of 20, about 12 s left",
+    ]
+
+
+def test_the_time_limit_counts_for_the_time_left(monkeypatch, capsys):
+    clock = iter([0.0, 6.0, 12.0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(clock))
+    with training.training_progress(1000, 18.0) as tell:
+        for count, seconds in ((10, 6.0), (20, 12.0)):
+            tell(SimpleNamespace(row={"iteration": count, "seconds": seconds, "loss": 1.0, "accuracy": 0.5}))
+    assert [line.partition("%, ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "10 of 30, about 12 s left",
+        "20 of 30, about 6 s left",
     ]

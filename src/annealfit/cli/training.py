@@ -233,7 +233,7 @@ def _run_in_folder(
         checkpoint = folder / records.CHECKPOINT_FILE
         estimator.set_params(checkpoint=annealfit.Checkpoint(checkpoint, resume=resume))
         try:
-            with training_progress(estimator.max_iter) as on_iteration:
+            with training_progress(estimator.max_iter, estimator.time_limit) as on_iteration:
                 run = run_training(callbacks=[on_iteration])
             records.save_run(run, folder, config, history_format=history)
         except KeyboardInterrupt:
@@ -359,15 +359,20 @@ def _prepare_images(
 
 
 @contextmanager
-def training_progress(max_iter: int) -> Iterator[Callable[[Iteration], None]]:
-    """A live bar with loss, accuracy and time left; warnings follow it."""
+def training_progress(max_iter: int, time_limit: float | None = None) -> Iterator[Callable[[Iteration], None]]:
+    """A live bar with loss, accuracy and time left; warnings follow it.
+
+    Its end is the number of iterations that the time limit leaves, where it is the smaller one.
+    """
     bar = progress_bar("Training", total=max_iter, description="first iteration")
     with warnings_as_notes(), bar as update:
 
         def on_iteration(iteration: Iteration) -> None:
             row = iteration.row
             reached = f"loss {row['loss']:.4f}  accuracy {row['accuracy']:.1%}"
-            update(completed=row["iteration"], description=reached)
+            count, seconds = row["iteration"], row["seconds"]
+            most = max_iter if not time_limit or not seconds else min(max_iter, math.ceil(count * time_limit / seconds))
+            update(completed=count, total=most, description=reached)
 
         yield on_iteration
 
