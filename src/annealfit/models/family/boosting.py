@@ -20,6 +20,7 @@ from annealfit.models.family.solving import QUBOClassifier
 from annealfit.problems.curvature import Curvature
 from annealfit.problems.levels import Levels
 from annealfit.problems.problem import Problems
+from annealfit.samplers import GreedyDescent
 
 MARGINS = 24  # tried for each class, from the least vote to as many votes as there are weak learners
 POOLS = 1  # the path of their seeds below that of a fit
@@ -91,7 +92,7 @@ class QBoostClassifier(QUBOClassifier):
     estimator : scikit-learn classifier or None
         The weak learner, any that takes sample weights. None is a decision tree with one split.
     sampler : Sampler, dimod sampler, word or None
-        What solves the problems; None is `LevelAnnealer()`.
+        What solves the problems; None is `GreedyDescent()`, from no votes on.
     random_state : int, RandomState or None
 
     Attributes
@@ -167,6 +168,9 @@ class QBoostClassifier(QUBOClassifier):
         rows = self._rows(X)
         scores = _votes(self.estimators_, rows) @ self.weights_.T
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _default_sampler(self) -> Any:
+        return GreedyDescent()
 
     def _state(self) -> dict[str, Any]:
         trees = [SavedTree.of(learner) for learner in self.estimators_]
