@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 
-from annealfit import AnnealedClassifier, Method, RandomConvFeatures, load_dataset
+from annealfit import AnnealedClassifier, RandomConvFeatures, load_dataset
 
 
 def digits(n_filters):
@@ -26,20 +26,19 @@ def synthetic(n_rows, n_features, n_classes=10):
 
 def cases():
     """Name → rows, classifier, iterations."""
-    small, larger, wide = digits(2), digits(8), synthetic(5000, 512)
+    small, larger, wide, widest = digits(2), digits(8), synthetic(5000, 512), synthetic(5000, 2000)
     options = {"tol": 0, "patience": None, "random_state": 0}
     yield "d=18, 3 bits", small, AnnealedClassifier(3, **options), 60
+    yield "d=18, 3 bits, 8 iterations", small, AnnealedClassifier(3, **options), 8
     yield "d=18, 1 bit", small, AnnealedClassifier(1, **options), 60
     yield "d=18, matched, 20 bits", small, AnnealedClassifier.from_paper(20, "matched"), 60
-    yield (
-        "d=18, 3 bits, gauss_newton",
-        small,
-        AnnealedClassifier(3, method=Method(curvature="gauss_newton"), **options),
-        20,
-    )
+    yield "d=18, 3 bits, gauss_newton", small, AnnealedClassifier(3, curvature="gauss_newton", **options), 20
     yield "d=72, 3 bits", larger, AnnealedClassifier(3, **options), 60
     yield "d=72, matched, 20 bits", larger, AnnealedClassifier.from_paper(20, "matched"), 60
     yield "d=512, 5000 rows, 3 bits", wide, AnnealedClassifier(3, **options), 4
+    yield "d=2000, 5000 rows, 3 bits", widest, AnnealedClassifier(3, **options), 8
+    two = widest[0], widest[1] % 2
+    yield "d=2000, 5000 rows, 2 classes, 3 bits", two, AnnealedClassifier(3, **options), 8
 
 
 def main(wanted, budget_seconds):

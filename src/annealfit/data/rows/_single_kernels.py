@@ -4,7 +4,6 @@ Every row is read once, from where it is stored. A BLAS copies its operands into
 as long as the product if there are only ten outputs.
 """
 
-import numpy as np
 from numba import float32, float64, void
 
 from annealfit._support._vectors import LANES, convert, load, multiply_add, repeat
@@ -12,22 +11,26 @@ from annealfit._support.compiled import In1, In2, Out1, Out2, array, compiled, c
 from annealfit.data.rows._kernels import ANY_ORDER, ROWS_IN_REGISTERS, add_in_double
 
 InSingle2, OutSingle2 = constant(float32, 2), array(float32, 2)
-OUTPUTS_AT_ONCE = 5  # their sums for two rows fit into registers
+OUTPUTS_AT_ONCE = 5  # their sums for four rows fit into the registers of AVX-512
 
 
-@compiled(void(InSingle2, InSingle2, float64, In1, Out2), fastmath=ANY_ORDER)
+@compiled(void(InSingle2, InSingle2, float64, In1, Out2), void(In2, In2, float64, In1, Out2), fastmath=ANY_ORDER)
 def project_rows(features, weights, unit, offsets, outputs):
     """Set outputs (O, n) to `unit·WXᵀ + offsets`, of features (n, d), weights (O, d) and offsets (O,)."""
     count, size = features.shape
     grouped = len(weights) // OUTPUTS_AT_ONCE * OUTPUTS_AT_ONCE
-    nothing = np.float32(0)
-    for row in range(0, count, 2):
-        other = min(row + 1, count - 1)  # the last row of an odd number is computed twice
-        x, y = features[row], features[other]
+    nothing = features.dtype.type(0)
+    for row in range(0, count, 4):
+        # The last row is computed several times where the number of rows is no multiple of four.
+        second, third, fourth = min(row + 1, count - 1), min(row + 2, count - 1), min(row + 3, count - 1)
+        x, y, z, u = features[row], features[second], features[third], features[fourth]
         for first in range(0, grouped, OUTPUTS_AT_ONCE):
             w0, w1, w2 = weights[first], weights[first + 1], weights[first + 2]
             w3, w4 = weights[first + 3], weights[first + 4]
-            x0 = x1 = x2 = x3 = x4 = y0 = y1 = y2 = y3 = y4 = nothing
+            x0 = x1 = x2 = x3 = x4 = nothing
+            y0 = y1 = y2 = y3 = y4 = nothing
+            z0 = z1 = z2 = z3 = z4 = nothing
+            u0 = u1 = u2 = u3 = u4 = nothing
             for j in range(size):
                 x0 += x[j] * w0[j]
                 x1 += x[j] * w1[j]
@@ -39,17 +42,33 @@ def project_rows(features, weights, unit, offsets, outputs):
                 y2 += y[j] * w2[j]
                 y3 += y[j] * w3[j]
                 y4 += y[j] * w4[j]
+                z0 += z[j] * w0[j]
+                z1 += z[j] * w1[j]
+                z2 += z[j] * w2[j]
+                z3 += z[j] * w3[j]
+                z4 += z[j] * w4[j]
+                u0 += u[j] * w0[j]
+                u1 += u[j] * w1[j]
+                u2 += u[j] * w2[j]
+                u3 += u[j] * w3[j]
+                u4 += u[j] * w4[j]
             outputs[first, row], outputs[first + 1, row], outputs[first + 2, row] = x0, x1, x2
             outputs[first + 3, row], outputs[first + 4, row] = x3, x4
-            outputs[first, other], outputs[first + 1, other], outputs[first + 2, other] = y0, y1, y2
-            outputs[first + 3, other], outputs[first + 4, other] = y3, y4
+            outputs[first, second], outputs[first + 1, second], outputs[first + 2, second] = y0, y1, y2
+            outputs[first + 3, second], outputs[first + 4, second] = y3, y4
+            outputs[first, third], outputs[first + 1, third], outputs[first + 2, third] = z0, z1, z2
+            outputs[first + 3, third], outputs[first + 4, third] = z3, z4
+            outputs[first, fourth], outputs[first + 1, fourth], outputs[first + 2, fourth] = u0, u1, u2
+            outputs[first + 3, fourth], outputs[first + 4, fourth] = u3, u4
         for o in range(grouped, len(weights)):
             w = weights[o]
-            x0 = y0 = nothing
+            x0 = y0 = z0 = u0 = nothing
             for j in range(size):
                 x0 += x[j] * w[j]
                 y0 += y[j] * w[j]
-            outputs[o, row], outputs[o, other] = x0, y0
+                z0 += z[j] * w[j]
+                u0 += u[j] * w[j]
+            outputs[o, row], outputs[o, second], outputs[o, third], outputs[o, fourth] = x0, y0, z0, u0
     for o in range(len(outputs)):
         for row in range(count):
             outputs[o, row] = unit * outputs[o, row] + offsets[o]

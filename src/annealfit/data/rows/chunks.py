@@ -256,7 +256,11 @@ class SingleChunk(DenseChunk):
 
     def exact_project(self, weights: Array) -> Array:
         """Return `WᵀXᵀ` (O, n) in double precision."""
-        return weights[:-1].T @ self._exact.T + weights[-1][:, None]
+        from annealfit.data.rows import _single_kernels
+
+        outputs, factors = np.empty((weights.shape[1], len(self.labels))), np.ascontiguousarray(weights[:-1].T)
+        _single_kernels.project_rows(np.ascontiguousarray(self._exact), factors, 1.0, weights[-1].copy(), outputs)
+        return outputs
 
     def exact_moments(self, values: Array) -> Array:
         """Return `VX` (O, D) in double precision."""
