@@ -107,3 +107,7 @@ def run(*, quick: bool) -> None:
     iteration_table(quick=quick)
     threads_table()
     growth_table()
+
+
+if __name__ == "__main__":
+    run(quick=True)

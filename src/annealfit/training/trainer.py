@@ -362,7 +362,7 @@ class Trainer:
             sweeps = int(max(sweeps for sweeps, _ in problems.relaxations))
         else:
             affordable = 0.1 * 3 * self.multiplications / (len(problems) * problems.n_parameters**2)
-            sweeps = int(np.clip(affordable, 1, MOST_SWEEPS))
+            sweeps = int(min(max(affordable, 1), MOST_SWEEPS))
         bounds = lower_bounds(problems, max_sweeps=sweeps)
         if not np.isfinite(bounds).all():
             return {"lower_bound": None, "gap": None}

@@ -6,6 +6,7 @@ lane has its own random stream, so its result depends neither on its companions 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -249,4 +250,4 @@ class Lanes:
 def _power_of_two(values: Array) -> float:
     """The power of two at or below the largest magnitude (1 if all are zero)."""
     largest = float(np.abs(values).max(initial=0.0))
-    return float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+    return math.ldexp(0.5, math.frexp(largest)[1]) if largest > 0 else 1.0
