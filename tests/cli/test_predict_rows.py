@@ -97,3 +97,16 @@ def test_an_image_from_a_pipe(tmp_path):
     (answer,) = json.loads(predict(tmp_path / "m.safetensors", "-", "--json", given=content.getvalue()).stdout)
     assert answer["image"] == "-"
     assert sorted(answer["classes"]) == ["cat", "dog"]
+
+
+def test_parquet_with_and_without_the_labels(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table = pandas.DataFrame(IRIS, columns=list("abcd"))
+    table.assign(kind=NAMES[SPECIES]).to_parquet(tmp_path / "train.parquet")
+    table.to_parquet(tmp_path / "new.parquet")
+    program = [sys.executable, "-m", "annealfit", "train", tmp_path / "train.parquet", "--labels", "kind", "--no-plots"]
+    subprocess.run([*map(str, program), "--out", str(tmp_path / "run"), "--no-baselines"], check=True, timeout=120)
+    answers = [predict(tmp_path / "run", tmp_path / f"{name}.parquet").stdout for name in ("train", "new")]
+    assert answers[0] == answers[1]
+    assert answers[0].count(b"\n") == len(IRIS) + 1

@@ -195,10 +195,10 @@ def read_table(
     return class_names, [(part.X, own) for part, own in zip(parts, encoded, strict=True)]
 
 
-def read_rows(path: Path) -> Any:
+def read_rows(path: Path, label: str | None = None) -> Any:
     """Return rows of features (N, d) without labels: of a .npy, .npz or Parquet file, or else of lines of CSV.
 
-    Of an npz file the array `X` is taken, or `X_test`, or the only one.
+    Of an npz file the array `X` is taken, or `X_test`, or the only one; of Parquet all columns but that of the labels.
     """
     if not path.exists():
         raise MissingDataError(f"{path} does not exist; give a table of features")
@@ -213,7 +213,8 @@ def read_rows(path: Path) -> Any:
         rows = _mapped(path)
     elif suffix == ".parquet":
         with _named_parquet(path):
-            rows = require("pandas", extra="parquet", purpose="reading Parquet files").read_parquet(path).to_numpy()
+            table = require("pandas", extra="parquet", purpose="reading Parquet files").read_parquet(path)
+        rows = table.drop(columns=label, errors="ignore").to_numpy() if label else table.to_numpy()
     else:
         rows = _csv_rows(path)
     check_table(rows, str(path))
