@@ -214,7 +214,7 @@ class Annealed:
     ----------
     num_sweeps, num_reads : int or None
         None is what suits the size of the layer: 12 sweeps and one read of a large one, up to 400 sweeps and 64
-        reads of a small one. The best read of each output counts.
+        reads of a small one, but few where there are few weights. The best read of each output counts.
     num_threads : int or None
 
     """
@@ -247,8 +247,11 @@ class Annealed:
     def effort(self, problem: LayerProblem) -> tuple[int, int]:
         """Sweeps and reads."""
         sweep = problem.n_outputs * float(problem.n_inputs) * (problem.n_inputs + _LOOK)
-        sweeps = self.num_sweeps or int(np.clip(_WORK / sweep, _LEAST_SWEEPS, _MOST_SWEEPS))
-        return sweeps, self.num_reads or int(np.clip(_WORK_OF_READS / (sweep * sweeps), 1, _MOST_READS))
+        size = problem.n_inputs  # a filter of nine weights needs no more than some forty reads of a hundred sweeps
+        sweeps = self.num_sweeps or int(np.clip(_WORK / sweep, _LEAST_SWEEPS, min(_MOST_SWEEPS, 20 + 10 * size)))
+        return sweeps, self.num_reads or int(
+            np.clip(_WORK_OF_READS / (sweep * sweeps), 1, min(_MOST_READS, 8 + 4 * size))
+        )
 
     def rounds(self, sweeps: int, reads: int) -> list[tuple[Array, float]]:
         """Temperatures (sweeps of a round, reads) in units of the start's error per weight, and the round's damping."""
