@@ -261,10 +261,6 @@ def _ridge(graph: _Graph, model: QUBORidge, value: str) -> None:
     graph.output(graph.reshape(_linear(graph, model, value), *sizes), _VALUES, *sizes)
 
 
-def _ridge_classifier(graph: _Graph, model: QUBORidgeClassifier, value: str) -> None:
-    _scored(graph, model, _linear(graph, model, value))
-
-
 def _support_vectors(graph: _Graph, model: QUBOSVC, value: str) -> None:
     """`Σ_s a_s K(x, x_s) + b`; squared distances are `‖x‖² − 2x·x_s + ‖x_s‖²`, as in scikit-learn."""
     value, vectors = graph.cast(value, graph.double), model.support_vectors_
@@ -346,6 +342,6 @@ _MODELS: dict[type, Callable[[_Graph, Any, str], None]] = {
     AnnealedConvNet: _classifier,
     QBoostClassifier: _boosted,
     QUBORidge: _ridge,
-    QUBORidgeClassifier: _ridge_classifier,
+    QUBORidgeClassifier: lambda graph, model, value: _scored(graph, model, _linear(graph, model, value)),
     QUBOSVC: _support_vectors,
 }
