@@ -146,6 +146,8 @@ def test_help_names_every_method():
     [
         (["--method", "magic"], "method is 'magic'"),
         (["--bits", "12"], "bits is 12"),
+        (["--bits", "0"], "bits is 0"),
+        (["--time-limit", "nan"], "time_limit is nan"),
         (["-o", "small.safetensors"], "does not end in onnx"),
         (["-o", "{folder}/model.onnx"], "is the network itself"),
         (["--plot", "errors.docx"], "does not end in a format for figures"),

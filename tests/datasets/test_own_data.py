@@ -373,3 +373,11 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(npz, monkeypatch):
     monkeypatch.setattr("annealfit._support.files.BoundedReader", refuse)
     with pytest.raises(PermissionError, match=r"Permission denied: 'own\.npz'"):
         load_dataset(path)
+
+
+def test_a_npy_file_of_objects_is_refused_without_unsafe_advice(tmp_path):
+    np.save(tmp_path / "y.npy", np.array([None, 1], dtype=object), allow_pickle=True)
+    (tmp_path / "z.npy").write_bytes(b"\x00\xff")
+    for name in ("y.npy", "z.npy"):
+        with pytest.raises(CorruptFileError, match="or holds Python objects, which are never unpickled; save it again"):
+            read_table(tmp_path / name, str(tmp_path / name), tmp_path)

@@ -343,7 +343,7 @@ def dask_cluster(folder: Path):  # type: ignore[no-untyped-def]
 
 def attack_clusters(folder: Path, count: int, seed: int) -> Tally:
     """Schedulers and workers that are killed while a training uses them: it ends in a sentence."""
-    import dask
+    import dask.array
     from distributed import Client
 
     from annealfit import AnnealedClassifier

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from annealfit._support.errors import InvalidInputError
 from annealfit._support.files import working_in
 from annealfit.cli import options
 from annealfit.cli.output import Column, pick, print_json, print_table, progress_bar, say, warn, warnings_as_notes
@@ -71,6 +72,8 @@ def reproduce(
     from annealfit.studies.report.tables import all_tables, to_values
 
     asked = tables or paper.TABLES
+    if jobs == 0:
+        raise InvalidInputError("--jobs is 0; give a number of processes, or -1 for one per processor")
     specs = paper.runs_of(asked, preset, options.parse_numbers(seeds, "--seeds"), images)
     needed = {(spec.dataset, spec.images) for spec in specs}
     if "evidence" in asked:  # which leaves out what is not there

@@ -138,7 +138,7 @@ def quantize(
         found = quantize_network(
             model,
             calibration,
-            bits or 2,
+            2 if bits is None else bits,
             mean_bits=mean_bits,
             method=chosen,
             levels=levels,

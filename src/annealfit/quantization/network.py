@@ -193,6 +193,8 @@ def quantize_network(
     methods_of(method)  # refuses what is none before anything is run
     judge = _Judge(original, held or batches)
     settings = {"levels": levels, "group_size": group_size}
+    if time_limit is not None:
+        check_number("time_limit", time_limit, minimum=0)
     if mean_bits is not None:
         bits = _allotted(nodes, original, batches, places, judge, settings, mean_bits)
     bits_of = _bits_of(names, bits, levels)

@@ -207,6 +207,7 @@ def load_table(
 
     One pool is split as images are. Parquet is copied to a file in `folder`.
     """
+    check_number("seed", seed, Integral, minimum=0, maximum=_MAX_SEED)
     class_names, parts = read_table(path, labels, folder)
     chosen = _draw_subsets(path.stem, [y for _, y in parts], len(class_names), n_train, n_test, seed)
     if len(parts) == 1:

@@ -264,7 +264,9 @@ def _mapped(path: Path) -> NpyTable:
     try:
         return NpyTable(path)
     except (ValueError, EOFError) as error:
-        raise CorruptFileError(f"{path} is not a whole .npy file: {error}; save it again with numpy.save") from error
+        has_objects = any(word in str(error) for word in ("pickle", "Python objects"))  # NumPy names unsafe remedies
+        reason = "it is none, or holds Python objects, which are never unpickled" if has_objects else error
+        raise CorruptFileError(f"{path} is not a whole .npy file: {reason}; save it again with numpy.save") from error
 
 
 @contextmanager
