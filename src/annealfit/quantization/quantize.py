@@ -18,8 +18,10 @@ from annealfit.problems.problem import Problems
 from annealfit.quantization.coupled import CoupledLayer
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.layer_problem import Layer, Rounding, to_problems
-from annealfit.quantization.methods import CLASSICAL, GPTQ, methods_of
+from annealfit.quantization.methods import CLASSICAL, GPTQ, Annealed, methods_of
 from annealfit.quantization.moments import InputMoments
+
+_READS_OF_GROUP = 4  # of an anneal of a group of outputs that has inputs of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +257,8 @@ def quantize_layers(layers: Iterable[LayerInNetwork]) -> dict[str, QuantizedLaye
         ) -> QuantizedLayer:
             settings = {**layer.settings, **changes}
             coupled = settings.pop("output_weights", None) or [None] * len(given)
+            if len(given) > 1 and settings["method"] == "annealed":  # depthwise filters: many tiny problems
+                settings["method"] = (*CLASSICAL, Annealed(num_reads=_READS_OF_GROUP))
             parts = [
                 quantize_layer(weights, inputs=seen, bias=bias, output_weights=own, **settings)
                 for (weights, seen, bias), own in zip(given, coupled, strict=True)
