@@ -285,7 +285,7 @@ class Trainer:
         solved = np.array([answer.failure is None for answer in answers])
         chosen = np.zeros(problems.gradients.shape)  # no update where the solve failed
         if solved.any():
-            bits = np.stack([answer.best_bits for answer in answers if answer.failure is None])
+            bits = np.array([answer.best_bits for answer in answers if answer.failure is None])
             chosen[solved] = (problems if solved.all() else problems.take(np.flatnonzero(solved))).decode(bits)
         energies = problems.energies(chosen)
         updates = self._coordinates.push(chosen)
@@ -334,8 +334,7 @@ class Trainer:
             **({} if state.damping is None else {"damping": state.damping}),
             "failures": _describe_failures(answers),
         }
-        following = replace(
-            state,
+        following = TrainingState(
             iteration=state.iteration + 1,
             weights=reached.weights,
             ranges=_checked_ranges(method.range_policy.revise(kept, outcome), "kept", len(problems)),
@@ -345,6 +344,7 @@ class Trainer:
             rating=rating,
             last_ranges=kept,
             anchor=anchor,
+            best=state.best,
         )
         self._point = reached
         if self.validation is not None:
