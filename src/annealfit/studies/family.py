@@ -53,7 +53,7 @@ class LassoPatches(TransformerMixin, BaseEstimator):
         """Learn a dictionary of the patches of square images, given as rows."""
         patches = self._patches(X).reshape(-1, _PATCH**2)
         drawn = np.random.default_rng(self.random_state).permutation(len(patches))[:2000]
-        settings = {"alpha": 0.1, "transform_algorithm": "lasso_cd", "transform_alpha": 0.1, "max_iter": 5}
+        settings = {"alpha": 0.1, "fit_algorithm": "cd", "transform_algorithm": "lasso_cd", "max_iter": 5}
         learning = MiniBatchDictionaryLearning(_ATOMS, random_state=self.random_state, **settings)
         self.learning_ = learning.fit(patches[drawn])
         return self
