@@ -54,7 +54,7 @@ def test_piped_output_has_no_bar_and_no_control_characters(finished):
     _, result = finished
     assert not CONTROL.search(result.stdout)
     assert not CONTROL.search(result.stderr)
-    assert "Comparing" not in result.output
+    assert "Comparing" not in result.stdout  # on standard error are lines with the time left
 
 
 def test_the_document_says_what_was_measured_and_how(finished):
