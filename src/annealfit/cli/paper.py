@@ -82,6 +82,7 @@ def reproduce(
     of_family = family.runs(images, options.parse_numbers(seeds, "--seeds")) if "family" in asked else []
     needed |= {(run.dataset, run.images) for run in of_family}
     _check_data(needed, download)
+    there = sum((out / family.FOLDER / run.file).exists() for run in of_family)
     store = Store(out)
     started = time.perf_counter()
     try:
@@ -112,8 +113,8 @@ def reproduce(
     else:
         for table in shown:
             _print_paper_table(table)
-        done = f"{tally.already} were there, {tally.done} done now in {seconds:.1f} s, {tally.failed} failed"
-        say(f"{len(specs)} runs: {done}. Records: {out}")
+        done = f"{tally.done + len(of_family) - there} done now in {seconds:.1f} s, {tally.failed} failed"
+        say(f"{len(specs) + len(of_family)} runs: {tally.already + there} were there, {done}. Records: {out}")
     failed = [record for record in records if record.error]
     for record in failed:
         warn(f"failed: {record.run.id}: {record.error}")
