@@ -6,7 +6,7 @@
     python -m benchmarks.convolution growth          time of a round and memory against images and filters
 
 Seconds are the processor's, of all threads, beside those of the clock: a machine may be shared. What measuring on test
-images takes is on neither. For the accuracy of a shared machine's clock see docs/threads.md.
+images takes is on neither. For the accuracy of a shared machine's clock see docs/large.md.
 """
 
 import argparse
