@@ -140,7 +140,10 @@ class LayerProblem:
             ridges = np.where(sizes > 0, _RIDGE * sizes, 1.0)[:, None, None] * np.eye(count)
             scales = np.linalg.solve(matrices + ridges, sides[..., None])[..., 0].astype(float, copy=False)
         usable = (np.isfinite(scales) & (scales > 0)).all(axis=1, keepdims=True)
-        return self.better(rounding, Rounding(rounding.numbers, np.where(usable, scales, rounding.scales)))
+        both = np.stack([rounding.scales, np.where(usable, scales, rounding.scales)])
+        before, after = ((both[..., None, :] @ matrices)[..., 0, :] * both - 2 * sides * both).sum(axis=-1)
+        chosen = (after <= before + _ROUNDING * self.powers)[:, None]
+        return Rounding(rounding.numbers, np.where(chosen, both[1], both[0]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,28 +105,29 @@ class GPTQ:
             return self.round_with(problem, problem.first_scales)
         count, outputs = len(_MULTIPLES), np.arange(problem.n_outputs)
         scales = (_MULTIPLES[:, None, None] * problem.first_scales).reshape(-1, problem.first_scales.shape[1])
-        many = problem.take(np.tile(outputs, count))
-        tried = self.round_with(many, scales)
-        best = many.errors(tried).reshape(count, -1).argmin(axis=0) * problem.n_outputs + outputs
+        tried = self.round_with(problem, scales)
+        errors = problem.take(np.tile(outputs, count)).errors(tried)
+        best = errors.reshape(count, -1).argmin(axis=0) * problem.n_outputs + outputs
         return problem.fitted(Rounding(tried.numbers[best], tried.scales[best]))
 
     def round_with(self, problem: LayerProblem, scales: Array) -> Rounding:
-        """All outputs at once, with these scales (P, G)."""
+        """All outputs at once, with these scales (P, G), or with several for each, (n·P, G)."""
         powers = problem.metric.diagonal
         order = np.argsort(-powers, kind="stable")
         damped = problem.metric.matrix + self.damping * float(powers.mean()) * np.eye(len(powers))
-        targets = _targets(problem, damped)[:, order].T.copy()
-        spreads, factor = problem.spread(scales)[:, order].T, self._factor(damped[np.ix_(order, order)])
+        factor = self._factor(damped[np.ix_(order, order)])
+        targets = np.tile(_targets(problem, order, factor).T, len(scales) // problem.n_outputs)
+        spreads = problem.spread(scales)[:, order].T
         numbers = np.empty(targets.shape, dtype=np.int64)
         for first in range(0, len(order), _BLOCK):
             last = min(first + _BLOCK, len(order))
-            rest = np.empty((last - first, problem.n_outputs))
+            rest = np.empty((last - first, len(scales)))
             for i in range(first, last):
                 numbers[i] = problem.grid.nearest(targets[i], spreads[i])
                 rest[i - first] = (targets[i] - spreads[i] * problem.grid.at(numbers[i])) / factor[i, i]
                 targets[i + 1 : last] -= factor[i, i + 1 : last, None] * rest[i - first]
             targets[last:] -= factor[first:last, last:].T @ rest
-        found = np.empty((problem.n_outputs, len(order)), dtype=np.int64)
+        found = np.empty((len(scales), len(order)), dtype=np.int64)
         found[:, order] = numbers.T
         return Rounding(found, scales)
 
@@ -145,12 +146,15 @@ class GPTQ:
             return scipy.linalg.solve_triangular(lower, identity, lower=True, trans="T", check_finite=False)
 
 
-def _targets(problem: LayerProblem, damped: Array) -> Array:
-    """The weights; where the inputs are not those of the outputs to be reproduced, those that suit them."""
+def _targets(problem: LayerProblem, order: NDArray[np.intp], factor: Array) -> Array:
+    """The weights, in order; where the inputs are not those of the outputs to be reproduced, those that suit them.
+
+    The factor is that of the inverse of the damped Gram matrix, in the same order.
+    """
     drift = problem.correlations - problem.weights @ problem.metric.matrix
     if np.abs(drift).max() <= 1e-9 * np.abs(problem.correlations).max():
-        return problem.weights
-    return problem.weights + scipy.linalg.solve(damped, drift.T, assume_a="pos").T
+        return problem.weights[:, order]
+    return problem.weights[:, order] + drift[:, order] @ factor.T @ factor
 
 
 @dataclass(frozen=True)
