@@ -6,8 +6,8 @@ convolutions  the same of a small convolution network
 unseen        one network: the first layer's error on images that it was not calibrated on
 neighbour     Fashion-MNIST, EMNIST and CIFAR-10 (grey): beside simulated annealing on the formulation that rounds
               every weight up or down (Subiñas et al.)
-loss          MNIST, Fashion-MNIST and KMNIST: layers along the network's loss beside their own errors, by the
-              divergence of the network's answers on the test images
+loss          MNIST, Fashion-MNIST and KMNIST, and convolutions on MNIST: layers along the network's loss beside their
+              own errors, by the divergence of the network's answers on the test images
 time          a layer of 784×128 at 2 bits, and dwave-samplers on the same problems
 
 Errors are squared errors of a layer's outputs, relative to their variance, on 2,000 calibration images; all methods
@@ -140,10 +140,14 @@ def _quantized(trained: Trained, method: str, grid: dict[str, Any]) -> Any:
 
 def loss(folder: Path | None, *, quick: bool) -> None:
     """Divergence and accuracy on the test images; quickly: of MNIST."""
-    rows, methods = [], {"GPTQ": "gptq", "descent, own errors": "descent", "annealed, own errors": "annealed"}
-    for dataset in ("mnist",) if quick else ("mnist", "fashion_mnist", "kmnist"):
-        trained = perceptron(dataset, 0, folder, epochs=5)
+    methods = {"nearest": "nearest", "GPTQ": "gptq", "descent, own errors": "descent"}
+    rows, methods = [], methods | {"annealed, own errors": "annealed"}
+    networks = {name: partial(perceptron, name, epochs=5) for name in ("mnist", "fashion_mnist", "kmnist")}
+    networks["mnist, convolutions"] = conv_net
+    for dataset in ("mnist",) if quick else networks:
+        trained = networks[dataset](seed=0, folder=folder)
         before = _outputs(trained.model, trained.X_test)
+        print("#", dataset, f"float {100 * trained.accuracy():.2f}", flush=True)
         for bits in (1, 2):
             cells = [dataset, str(bits)]
             for title, method in [*methods.items(), ("annealed, chosen", None)]:

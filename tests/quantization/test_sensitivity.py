@@ -12,7 +12,7 @@ from small_networks import constants_of, conv_net, model_of, perceptron, run
 
 from annealfit._support.errors import InvalidInputError
 from annealfit.quantization import quantize_network
-from annealfit.quantization.onnx_graph import OnnxGraph, find_layers
+from annealfit.quantization.onnx_graph import OnnxGraph, Shown, find_layers
 from annealfit.quantization.sensitivity import compare, corrections_of, least_divergence, output_weights_of
 
 
@@ -30,7 +30,7 @@ def with_softmax(model):
 
 def found_weights(model, feeds, seed=0):
     network = OnnxGraph(model)
-    return {node.name: output_weights_of(node, network, feeds, seed) for node in find_layers(network)[0]}
+    return {node.name: output_weights_of(node, Shown(network, feeds), seed) for node in find_layers(network)[0]}
 
 
 @pytest.mark.parametrize("end", [lambda model: model, with_softmax])
@@ -172,9 +172,22 @@ def test_scales_and_biases_that_are_off_are_found(model, rows):
         node.weight, node.constant(node.matrix(original.constant(node.weight)) * (1 + factors).astype("f"))
     )
     changed.set_constant(node.bias, bias + shifts.astype("f"))
-    found = corrections_of(node, changed, original, [{"x": rows[:100]}, {"x": rows[100:]}], bias + shifts, 1000)(1e-8)
+    now, before = (Shown(graph, [{"x": rows[:100]}, {"x": rows[100:]}]) for graph in (changed, original))
+    found = corrections_of(node, now, before, bias + shifts, 1000)(1e-8)
     np.testing.assert_allclose(found[0], -factors, atol=3e-3)  # to first order, and the step crosses kinks
     np.testing.assert_allclose(found[1], -shifts, atol=3e-3)
+
+
+def test_a_tensor_that_is_kept_changes_nothing_but_the_work(rows):
+    network = OnnxGraph(perceptron())
+    (_, node), _ = find_layers(network)
+    plain = Shown(network, [{"x": rows[:100]}, {"x": rows[100:]}])
+    kept = plain.at(node.source)
+    assert kept.fed == node.source
+    for count in (30, 150, 400, 1000):
+        found, wanted = (output_weights_of(node, shown, 0, count)[0] for shown in (kept, plain))
+        np.testing.assert_array_equal(found, wanted)
+        assert sum(len(feed["x"]) for feed in kept.first(count).feeds) == min(count, 400)
 
 
 def test_a_refit_lowers_the_divergence_and_keeps_the_levels(rows, tmp_path):

@@ -23,7 +23,7 @@ from annealfit.data.features.onnx_files import damage_named, name_of, read_netwo
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.methods import QUICK, methods_of
 from annealfit.quantization.moments import InputMoments, MomentSums
-from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode, find_layers
+from annealfit.quantization.onnx_graph import Feed, OnnxGraph, Shown, WeightedNode, find_layers, first_rows
 from annealfit.quantization.packing import dequantized, pack_network, stored_bits, unpack_network
 from annealfit.quantization.quantize import LayerInNetwork, QuantizedLayer, quantize_layers
 from annealfit.quantization.sensitivity import (
@@ -31,7 +31,6 @@ from annealfit.quantization.sensitivity import (
     Fidelity,
     compare,
     corrections_of,
-    first_rows,
     least_divergence,
     output_weights_of,
 )
@@ -40,7 +39,6 @@ KIND_OF_FILE = "quantized weights"
 _FLOATS = ("<f4", "<f8", "<f2")  # types of weights
 
 _ROWS_PER_BATCH = 64
-_MOST_KEPT = 1 << 28  # bytes of an inner tensor
 _ROWS_PER_GRAM = 16  # of a layer, times its inputs, and at least so many: more are thinned out
 _LEAST_THINNED = 1 << 14  # rows
 HELD_OUT = 5  # every fifth row is held out, of at least so many rows:
@@ -198,7 +196,8 @@ def quantize_network(
     if mean_bits is not None:
         bits = _allotted(nodes, original, batches, places, judge, settings, mean_bits)
     bits_of = _bits_of(names, bits, levels)
-    choices = _Choices(original, batches, held, judge, most, damping, along_loss, methods_of(method)[-1])
+    reached = dict[str, Shown]()  # the layer in turn: what it reads now, and what it read
+    choices = _Choices(reached, held, judge, most, damping, along_loss, methods_of(method)[-1])
     rounded, done = list[QuantizedLayer](), list[NetworkLayer]()
 
     def is_late() -> bool:
@@ -209,7 +208,9 @@ def quantize_network(
         done.append(_put(node, network, found, *choices.made[node.name]))
 
     def moments(node: WeightedNode) -> list[InputMoments]:
-        return _moments(node, original, network if done else original, batches, places[node.name])
+        reached["float"] = Shown(original, batches).at(node.source)
+        reached["now"] = Shown(network, batches).at(node.source) if done else reached["float"]
+        return _moments(node, reached["float"], reached["now"], places[node.name])
 
     def layers() -> Iterator[LayerInNetwork]:
         for number, node in enumerate(nodes):
@@ -233,11 +234,13 @@ def quantize_network(
         for number in reversed(range(len(nodes))):
             if not is_late():
                 found = rounded[number], done[number], least, most[names[number]] // 2
-                done[number], least = _refitted(nodes[number], network, original, batches, judge, *found)
+                done[number], least = _refitted(nodes[number], reached["now"], reached["float"], judge, *found)
+                reached["now"] = Shown(network, batches)
     packed, large = pack_network(network.model, done)
     written = OnnxGraph(packed)
-    before, after = (graph.runner(judge.outputs) for graph in (original, written))
-    own = compare((before(feed), after(feed)) for feed in batches)
+    known = reached["float"]
+    before, after = known.runner(judge.outputs), written.runner(judge.outputs)
+    own = compare((before(feed), after(feed)) for feed in known.feeds)
     return QuantizedNetwork(
         network.model,
         packed,
@@ -281,14 +284,8 @@ class _Judge:
 
     def after(self, tensor: str, network: OnnxGraph) -> Callable[[OnnxGraph], Fidelity]:
         """The same for networks that differ only in what follows a tensor, which is computed once."""
-        run, total, feeds = network.runner([tensor]), 0, list[Feed]()
-        for feed in self._feeds:
-            (values,) = run(feed)
-            total += values.nbytes
-            if values.dtype != np.float32 or total > _MOST_KEPT or not network.can_feed(tensor):
-                return self.of
-            feeds.append({**feed, tensor: values})
-        return partial(self._compared, feeds=feeds, fed=tensor)
+        shown = Shown(network, self._feeds).at(tensor)
+        return partial(self._compared, feeds=shown.feeds, fed=shown.fed)
 
     def _compared(self, network: OnnxGraph, feeds: Sequence[Feed], fed: str | None) -> Fidelity:
         run = network.runner(self.outputs, fed)
@@ -299,8 +296,7 @@ class _Judge:
 class _Choices:
     """How each layer is damped, and whether its outputs are weighted: what is given, else what held-out rows say."""
 
-    original: OnnxGraph
-    batches: Sequence[Feed]
+    reached: Mapping[str, Shown]
     held: Sequence[Feed]
     judge: _Judge
     most: Mapping[str, int]  # rows on which outputs are perturbed
@@ -316,7 +312,7 @@ class _Choices:
         is_fixed = late or not self.held or getattr(self.method, "starts_from_nothing", False)
         coupled = None
         if self.along_loss or (self.along_loss is None and not is_fixed):
-            coupled = output_weights_of(node, self.original, self.batches, seed, min(self.most[node.name], MOST_ROWS))
+            coupled = output_weights_of(node, self.reached["float"], seed, min(self.most[node.name], MOST_ROWS))
         best = self.damping or 0.0, bool(self.along_loss or self.along_loss is None) and coupled is not None
         if not is_fixed and (self.damping is None or (self.along_loss is None and best[1])):
             judge = self.judge.after(node.source, network)
@@ -355,9 +351,9 @@ def _allotted(
         )
     widths = [bits for bits in _WIDTHS if bits > 1 or settings["levels"] != "with_zero"]
     sizes, losses = (np.empty((len(nodes), len(widths))) for _ in range(2))
-    trial = OnnxGraph(original.model)
+    trial, shown = OnnxGraph(original.model), Shown(original, batches)
     for place, node in enumerate(nodes):
-        moments: Sequence[InputMoments | None] = _moments(node, original, original, batches, places[node.name])
+        moments: Sequence[InputMoments | None] = _moments(node, shown, shown, places[node.name])
         for choice, bits in enumerate(widths):
             own = {**settings, "bits": bits, "method": QUICK, "damping": _DAMPINGS[0]}
             layer = _layer(node, original, own, partial(_same, moments), _same)
@@ -423,23 +419,21 @@ def _bits_of(names: Sequence[str], bits: Any, levels: str | Grid) -> Mapping[str
     return bits
 
 
-def _moments(
-    node: WeightedNode, original: OnnxGraph, network: OnnxGraph, batches: Sequence[Feed], places: float
-) -> list[InputMoments]:
+def _moments(node: WeightedNode, original: Shown, shown: Shown, places: float) -> list[InputMoments]:
     """The moments of what a node reads, now and before the layers below it were quantised, one for each group.
 
     A row of the network is so many rows of the layer, its places.
     """
-    now, before = (graph.runner([node.source]) for graph in (network, original))
+    now, before = (each.runner([node.source]) for each in (shown, original))
     sums = [MomentSums() for _ in range(node.n_groups)]
-    rows = places * sum(_rows_of(feed) for feed in batches)
+    rows = places * sum(_rows_of({name: feed[name] for name in shown.network.inputs}) for feed in shown.feeds)
     share = max(_ROWS_PER_GRAM * node.n_inputs, _LEAST_THINNED) / rows
-    for feed in batches:
+    for feed, own in zip(shown.feeds, original.feeds, strict=True):
         seen = now(feed)[0]
-        reference = seen if network is original else before(feed)[0]
+        reference = seen if shown is original else before(own)[0]
         for parts in zip(node.rows(seen, share), node.rows(reference, share), strict=True):
             for total, part, wanted in zip(sums, *parts, strict=True):
-                total.add(part, None if network is original else wanted)  # a third of the products
+                total.add(part, None if shown is original else wanted)  # a third of the products
     return [total.moments() for total in sums]
 
 
@@ -462,9 +456,8 @@ def _put(
 
 def _refitted(
     node: WeightedNode,
-    network: OnnxGraph,
-    original: OnnxGraph,
-    batches: Sequence[Feed],
+    shown: Shown,
+    original: Shown,
     judge: _Judge,
     rounded: QuantizedLayer,
     layer: NetworkLayer,
@@ -472,7 +465,7 @@ def _refitted(
     most: int,
 ) -> tuple[NetworkLayer, float]:
     """The layer with the scales and the bias of least divergence on the judge's rows, which is returned, too."""
-    step = corrections_of(node, network, original, batches, rounded.bias, most)
+    network, step = shown.network, corrections_of(node, shown, original, rounded.bias, most)
     if step is None:
         return layer, least
     compared = judge.after(node.source, network)

@@ -36,6 +36,8 @@ _ELEMENTWISE = frozenset(
 )
 _WITH_GRAPHS = frozenset({"If", "Loop", "Scan"})
 
+_MOST_KEPT = 1 << 28  # bytes of an inner tensor
+
 Feed = Mapping[str, NDArray[Any]]
 
 
@@ -84,7 +86,7 @@ class OnnxGraph:
         """
         to_numpy = onnx_module("onnx.helper").tensor_dtype_to_np_dtype
         types = {name: np.dtype(to_numpy(kind.elem_type)) for name, kind in self.inputs.items()}
-        computed = [name for name in dict.fromkeys(tensors) if name not in types]
+        computed = [name for name in dict.fromkeys(tensors) if name not in types and name != fed]
         session: Any = None
         if computed:
             part = self._part(computed, fed).SerializeToString()
@@ -123,6 +125,50 @@ class OnnxGraph:
             model.graph.ClearField(field)
             getattr(model.graph, field).extend(values)
         return model
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A network and what it is fed: its inputs, and maybe an inner tensor that need not be computed anew."""
+
+    network: OnnxGraph
+    feeds: Sequence[Feed]
+    fed: str | None = None
+
+    def runner(self, tensors: Sequence[str]) -> Callable[[Feed], list[NDArray[Any]]]:
+        """A function that computes these tensors for one of the feeds."""
+        return self.network.runner(tensors, self.fed)
+
+    def at(self, tensor: str) -> Shown:
+        """The same with a tensor computed, once for all; without it if it is too large to be kept, or cannot be fed."""
+        run, total, feeds = self.runner([tensor]), 0, list[Feed]()
+        for feed in self.feeds if self.network.can_feed(tensor) else ():
+            (values,) = run(feed)
+            total += values.nbytes
+            if values.dtype != np.float32 or total > _MOST_KEPT:
+                break
+            feeds.append({**feed, tensor: values})
+        return Shown(self.network, feeds, tensor) if len(feeds) == len(self.feeds) else self
+
+    def first(self, count: int) -> Shown:
+        """The first rows, if the network reads any number of rows."""
+        plain, left = [{name: feed[name] for name in self.network.inputs} for feed in self.feeds], count
+        feeds = list[Feed]()
+        for feed in plain:
+            if left <= 0:
+                break
+            feeds.append(first_rows(feed, self.network, left))
+            left -= max((len(values) for values in feed.values() if values.ndim), default=1)
+        return self if left >= 0 else Shown(self.network, feeds)
+
+
+def first_rows(feed: Feed, network: OnnxGraph, count: int) -> Feed:
+    """The first rows of a feed, if the network reads any number of rows."""
+    lengths = {len(values) if values.ndim else 0 for values in feed.values()}
+    fixed = any(kind.shape.dim and kind.shape.dim[0].dim_value > 0 for kind in network.inputs.values())
+    if fixed or len(lengths) > 1:
+        return feed
+    return {name: values[:count] for name, values in feed.items()}
 
 
 def _fold_constants(graph: Any) -> None:

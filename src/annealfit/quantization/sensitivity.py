@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
-from annealfit.quantization.onnx_graph import Feed, OnnxGraph, WeightedNode
+from annealfit.quantization.onnx_graph import Shown, WeightedNode
 
 _STEP = 0.02  # of a perturbation, in standard deviations of the layer's outputs; both signs, so its square counts
 LEAST_ROWS, MOST_ROWS = 16, 512  # whose outputs are perturbed
@@ -80,9 +80,7 @@ def compare(pairs: Iterable[tuple[Outputs, Outputs]]) -> Fidelity:
     return Fidelity(rows, divergence, error / total if total > 0 else 0.0, same / count if count else None)
 
 
-def output_weights_of(
-    node: WeightedNode, network: OnnxGraph, feeds: Sequence[Feed], seed: int, most: int = MOST_ROWS
-) -> list[Array] | None:
+def output_weights_of(node: WeightedNode, shown: Shown, seed: int, most: int = MOST_ROWS) -> list[Array] | None:
     """`S` of each group of a layer's outputs, by perturbing them on at most so many rows.
 
     None where these are too few, or the rest of the network cannot be run so.
@@ -99,7 +97,7 @@ def output_weights_of(
     if most < LEAST_ROWS:
         return None
     try:
-        for count, _, responses in _responses(node, network, network, feeds, signs, most):
+        for count, _, responses in _responses(node, shown, None, signs, most):
             whole, rows = whole + responses @ responses.T, rows + count
     except InvalidInputError:
         return None
@@ -108,7 +106,7 @@ def output_weights_of(
 
 
 def corrections_of(
-    node: WeightedNode, network: OnnxGraph, original: OnnxGraph, feeds: Sequence[Feed], bias: Array | None, most: int
+    node: WeightedNode, shown: Shown, original: Shown, bias: Array | None, most: int
 ) -> Callable[[float], Array] | None:
     """Changes of the scales, as shares, and of the biases of a layer that bring the network's answer to the float one.
 
@@ -130,7 +128,7 @@ def corrections_of(
     if most < LEAST_ROWS:
         return None
     try:
-        for _, missing, responses in _responses(node, network, original, feeds, directions, most):
+        for _, missing, responses in _responses(node, shown, original, directions, most):
             curvature, slopes = curvature + responses @ responses.T, slopes + responses @ missing
     except InvalidInputError:
         return None
@@ -147,9 +145,8 @@ def corrections_of(
 
 def _responses(
     node: WeightedNode,
-    network: OnnxGraph,
-    original: OnnxGraph,
-    feeds: Sequence[Feed],
+    shown: Shown,
+    original: Shown | None,
     directions: Callable[[NDArray[Any], int], list[NDArray[Any]]],
     rows: int,
 ) -> Iterator[tuple[int, Array, Array]]:
@@ -157,17 +154,16 @@ def _responses(
 
     The latter are (directions · channels, entries): each direction moves one channel of the layer's outputs at a time.
     """
-    outputs = [value.name for value in network.graph.output]
-    layer, rest, before = network.runner([node.output]), network.runner(outputs, fed=node.output), None
-    if original is not network:
-        before = original.runner(outputs)
-    channel, left = None if node.window is None else 1, rows
-    for feed in feeds:
-        feed = first_rows(feed, network, left)
+    outputs = [value.name for value in shown.network.graph.output]
+    shown, original = shown.first(rows), None if original is None else original.first(rows)
+    layer, rest = shown.runner([node.output]), shown.network.runner(outputs, fed=node.output)
+    before = None if original is None else original.runner(outputs)
+    channel = None if node.window is None else 1
+    for feed, own in zip(shown.feeds, (original or shown).feeds, strict=True):
         (values,) = layer(feed)
         channel = values.ndim - 1 if channel is None else channel
         answers = rest({**feed, node.output: values})
-        wanted = answers if before is None else before(feed)
+        wanted = answers if before is None else before(own)
         features = _features_like(wanted)
         found = list[Array]()
         for direction in directions(values, channel):
@@ -182,18 +178,6 @@ def _responses(
                     sides.append(features(rest({**feed, node.output: moved})))
                 found.append((sides[0] - sides[1]) / (2 * length))
         yield len(values), features(wanted) - features(answers), np.stack(found)
-        left -= len(values)
-        if left <= 0:
-            break
-
-
-def first_rows(feed: Feed, network: OnnxGraph, count: int) -> Feed:
-    """The first rows of a feed, if the network reads any number of rows."""
-    lengths = {len(values) if values.ndim else 0 for values in feed.values()}
-    fixed = any(kind.shape.dim and kind.shape.dim[0].dim_value > 0 for kind in network.inputs.values())
-    if fixed or len(lengths) > 1:
-        return feed
-    return {name: values[:count] for name, values in feed.items()}
 
 
 def _features_like(wanted: Outputs) -> Callable[[Outputs], Array]:
