@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from annealfit import QBoostClassifier
-from annealfit.models.family.boosting import MARGINS
+from annealfit.models.family.boosting import MARGINS, ROUNDS
 from annealfit.samplers import DimodSampler, ExactSolver
 
 
@@ -31,8 +31,10 @@ def parts(model, X, y, weights):
 
 
 def objective(votes, target, weights, margin, penalty, w):
+    """The published objective with the best intercept: the variance of the errors is their square about the mean."""
     errors = votes @ w / margin - target
-    return weights @ errors**2 / weights.sum() + penalty * np.abs(w / margin).sum()
+    errors = errors - np.average(errors, weights=weights)
+    return np.average(errors**2, weights=weights) + penalty * np.abs(w / margin).sum()
 
 
 def test_energy_is_the_objective():
@@ -53,13 +55,22 @@ def test_energy_is_the_objective():
 
 def test_exact_solver_is_brute_force(cancer):
     X, y = cancer
-    model = QBoostClassifier(bits=1, n_estimators=8, max_learners=8, sampler=ExactSolver(), random_state=0).fit(X, y)
-    votes, targets, margins = parts(model, X, y, np.ones(len(y)))
-    states = (np.arange(2**8)[:, None] >> np.arange(8)) & 1
-    values = [objective(votes, targets[0], np.ones(len(y)), margins[-1], 0.01, w) for w in states]
-    assert model.margins_[0] == margins[-1]
-    assert len(model.estimators_) == states[np.argmin(values)].sum()
-    np.testing.assert_allclose(model.weights_[0], 1 / margins[-1])
+    model = QBoostClassifier(bits=1, n_estimators=6, max_learners=6, sampler=ExactSolver(), random_state=0).fit(X, y)
+    votes, (target,), margins = parts(model, X, y, np.ones(len(y)))
+    states = (np.arange(2**6)[:, None] >> np.arange(6)) & 1
+    wanted, losses = target, []
+    for _ in range(ROUNDS):
+        values = [[objective(votes, wanted, np.ones(len(y)), m, 0.02, w) for w in states[1:]] for m in margins]
+        place, state = np.unravel_index(np.argmin(values), np.shape(values))
+        w = states[1 + state] / margins[place]
+        scores = votes @ w + np.mean(wanted - votes @ w)
+        losses.append(np.mean(np.maximum(0, 1 - target * scores) ** 2) + 0.02 * w.sum())
+        wanted = target * np.maximum(1, target * scores)
+    assert (np.diff(losses) < 1e-12).all()
+    assert losses[-1] < losses[0]
+    assert model.margins_[0] == margins[place]
+    np.testing.assert_allclose(model.weights_[0], w[w > 0])
+    np.testing.assert_allclose(model.decision_function(X), scores, atol=1e-12)
 
 
 def test_half_of_the_learners_of_adaboost_do(cancer):
@@ -78,7 +89,7 @@ def test_several_classes_and_other_learners():
     X, y = load_iris(return_X_y=True, as_frame=True)
     model = QBoostClassifier(bits=2, n_estimators=20, max_learners=6, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.93
-    assert (model.n_solves_, model.weights_.shape[0]) == (3 * MARGINS, 3)
+    assert (model.n_solves_, model.weights_.shape[0]) == (3 * MARGINS * ROUNDS, 3)
     assert np.count_nonzero(model.weights_, axis=1).max() <= 6
     other = QBoostClassifier(
         n_estimators=5, estimator=LogisticRegression(C=0.01), sampler=DimodSampler(num_sweeps=50), random_state=0
@@ -88,7 +99,10 @@ def test_several_classes_and_other_learners():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"n_estimators": 0}, "n_estimators is 0"), ({"max_learners": 0}, "max_learners"), ({"bits": 31}, "bits")],
+    [
+        *(({"n_estimators": 0}, "n_estimators is 0"), ({"max_learners": 0}, "max_learners"), ({"bits": 31}, "bits")),
+        ({"regularization": 9.0}, "regularization is 9.0, lower it"),
+    ],
 )
 def test_settings_out_of_bounds(blobs, settings, message):
     with pytest.raises(ValueError, match=message):

@@ -280,7 +280,7 @@ def _boosted(graph: _Graph, model: QBoostClassifier, value: str) -> None:
             kind = type(learner).__name__
             raise InvalidInputError(f"QBoostClassifier of {kind} cannot be written as ONNX, only of decision trees")
     votes = graph.cast(graph.tree_votes(value, model.estimators_), graph.double)
-    _scored(graph, model, graph.add("MatMul", votes, model.weights_.T))
+    _scored(graph, model, graph.add("Gemm", votes, model.weights_.T, model.intercept_))
 
 
 def _tree_attributes(learners: Sequence[DecisionTreeClassifier]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from annealfit.problems.problem import Problems
 from annealfit.samplers import GreedyDescent
 
 MARGINS = 24  # tried for each class, from the least vote to as many votes as there are weak learners
+ROUNDS = 5  # of targets, the first being ±1
 POOLS = 1  # the path of their seeds below that of a fit
 
 
@@ -70,12 +71,16 @@ class SavedTree:
 
 
 class QBoostClassifier(QUBOClassifier):
-    """Boosting by QUBO: `‖Hw/m − y‖²/N + λ|w/m|₁` over w on 2^K levels from 0 to 1, H the ±1 votes of weak learners.
+    """Boosting by QUBO: `‖Hw/m + b − y‖²/N + λ|w/m|₁` over w on 2^K levels from 0 to 1, H the ±1 votes of learners.
 
     Neven, Denchev, Rose and Macready, "Training a binary classifier with the quantum adiabatic algorithm" (2008). The
     published objective divides the votes by the number of learners; here the margin `m`, the votes for which a row
-    counts as decided, is searched for. The problems of all margins, and of all classes against the others, share the
-    curvature `HᵀH/N`, so they are solved together; the largest margin that needs at most `max_learners` is kept.
+    counts as decided, is searched for. The intercept `b` is the best for any `w`: the votes are centred. The problems
+    of all margins, and of all classes against the others, share the curvature `HᵀH/N` of centred votes, so they are
+    solved together; of the answers with at most `max_learners` that with the lowest objective is kept.
+
+    A row that is right by more than 1 costs nothing: four more rounds with its score as its target, on the same
+    curvature, lower the squared hinge loss, of which each round's objective is an upper bound.
 
     Parameters
     ----------
@@ -101,7 +106,7 @@ class QBoostClassifier(QUBOClassifier):
     estimators_ : list of the weak learners that have a vote, T' of them
     weights_ : array of shape (P, T')
         `w/m` of each class against the others; for two classes P is 1.
-    margins_ : array of shape (P,)
+    intercept_, margins_ : arrays of shape (P,)
     n_solves_, n_variables_ : problems solved, variables of a problem
 
     Examples
@@ -115,7 +120,7 @@ class QBoostClassifier(QUBOClassifier):
     """
 
     _arrays: ClassVar = {
-        **{"weights_": "PT", "margins_": "P", "node_count": "T"},
+        **{"weights_": "PT", "intercept_": "P", "margins_": "P", "node_count": "T"},
         **{"feature": "N", "threshold": "N", "children_left": "N", "children_right": "N", "votes": "N"},
     }
 
@@ -125,7 +130,7 @@ class QBoostClassifier(QUBOClassifier):
         n_estimators: int = 100,
         *,
         max_learners: int | None = None,
-        regularization: float = 0.01,
+        regularization: float = 0.02,
         estimator: Any = None,
         sampler: Any = None,
         random_state: Any = None,
@@ -142,31 +147,33 @@ class QBoostClassifier(QUBOClassifier):
         """Fit to rows X (N, D) and N labels of any type."""
         seed = seed_of(self.random_state)
         learners, votes, targets, weights = self._prepare(X, y, sample_weight, seed)
-        margins, problems = self._problems(votes, targets, weights)
+        wanted, curvature = targets, None
         with self._solver(seed) as solver:
-            bits, _ = solver.solve(problems)
-        found = self._levels.decode(bits).reshape(len(targets), MARGINS, -1)
-        counts = np.count_nonzero(found, axis=2)
-        fits = (counts > 0) & (counts <= (self.max_learners or max(1, self.n_estimators // 2)))
-        # The largest margin that fits; where none does, the one with the fewest votes.
-        last = MARGINS - 1 - fits[:, ::-1].argmax(axis=1)
-        fewest = np.where(counts > 0, counts, np.iinfo(counts.dtype).max).argmin(axis=1)
-        chosen = np.where(fits.any(axis=1), last, fewest)
-        own = found[np.arange(len(found)), chosen] / margins[chosen, None]
+            for _ in range(ROUNDS):
+                margins, problems = self._problems(votes, wanted, weights, curvature)
+                chosen, own = self._chosen(margins, problems, *solver.solve(problems))
+                self.intercept_ = wanted @ weights - own @ (weights @ votes)
+                wanted = targets * np.maximum(1.0, targets * (own @ votes.T + self.intercept_[:, None]))
+                curvature = problems.shared_curvature
         used = np.flatnonzero(own.any(axis=0))
+        if not used.size:
+            raise InvalidInputError(
+                f"no weak learner is worth its vote: regularization is {self.regularization}, lower it; "
+                "or all rows with a weight are of one class"
+            )
         self.margins_, self.weights_ = margins[chosen], own[:, used]
         self.estimators_ = [learners[place] for place in used]
         return self
 
     def problems(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Problems:
-        """Return the problems, those of all margins for each class in turn, for other solvers."""
-        _, *data = self._prepare(X, y, sample_weight, seed_of(self.random_state))
-        return self._problems(*data)[1]
+        """Return the problems of the first round, those of all margins for each class in turn, for other solvers."""
+        _, votes, targets, weights = self._prepare(X, y, sample_weight, seed_of(self.random_state))
+        return self._problems(votes, targets, weights)[1]
 
     def decision_function(self, X: Any) -> Array:
         """Return the weighted votes for each class, (N, C); for two classes those for the second, (N,)."""
         rows = self._rows(X)
-        scores = _votes(self.estimators_, rows) @ self.weights_.T
+        scores = _votes(self.estimators_, rows) @ self.weights_.T + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def _default_sampler(self) -> Any:
@@ -208,13 +215,31 @@ class QBoostClassifier(QUBOClassifier):
             learners += boosting.fit(X, signs, weights).estimators_
         return learners, _votes(learners, X), targets, weights / weights.sum()
 
-    def _problems(self, votes: Array, targets: Array, weights: Array) -> tuple[Array, Problems]:
+    def _problems(
+        self, votes: Array, targets: Array, weights: Array, curvature: Curvature | None = None
+    ) -> tuple[Array, Problems]:
         """Return the margins (M,) and the problems of each class and margin (P·M), multiplied by `m²`."""
         margins = np.geomspace(1 / (2**self.bits - 1), max(votes.shape[1], 2), MARGINS)
-        curvature = Curvature.computed((votes * weights[:, None]).T @ votes)
-        slopes = self.regularization / 2 - (targets * weights) @ votes  # (P, T)
+        centred = votes - weights @ votes
+        if curvature is None:
+            curvature = Curvature.computed((centred * weights[:, None]).T @ centred)
+        slopes = self.regularization / 2 - (targets * weights) @ centred  # (P, T)
         gradients = (margins[:, None] * slopes[:, None]).reshape(-1, votes.shape[1])
         return margins, self._levels.problems(curvature, gradients)
+
+    def _chosen(
+        self, margins: Array, problems: Problems, bits: NDArray[np.uint8], energies: Array
+    ) -> tuple[NDArray[np.intp], Array]:
+        """Return for each class which margin is kept (P,), and `w/m` (P, T)."""
+        found = self._levels.decode(bits).reshape(-1, MARGINS, bits.shape[1])
+        counts = np.count_nonzero(found, axis=2)
+        fits = (counts > 0) & (counts <= (self.max_learners or max(1, self.n_estimators // 2)))
+        # The lowest objective, against that of no votes; where no answer fits, the one with the fewest votes.
+        gains = (energies - problems.energies(problems.decode(np.zeros_like(bits)))).reshape(counts.shape)
+        lowest = np.where(fits, gains / margins**2, np.inf).argmin(axis=1)
+        fewest = np.where(counts > 0, counts, np.iinfo(counts.dtype).max).argmin(axis=1)
+        chosen = np.where(fits.any(axis=1), lowest, fewest)
+        return chosen, found[np.arange(len(found)), chosen] / margins[chosen, None]
 
 
 def _votes(learners: list[Any], X: Array) -> Array:
