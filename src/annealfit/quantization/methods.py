@@ -172,15 +172,22 @@ def descend_from(
     problem: LayerProblem, start: Rounding, num_threads: int | None = None, rounds: int = _MOST_ROUNDS
 ) -> Rounding:
     """Levels and scales in turn, until neither can be improved by itself."""
-    found = start
-    for _ in range(rounds):
-        chains = chains_from(problem, found, num_threads=num_threads)
-        chains.polish(with_chains=False)
-        changed = not np.array_equal(chains.levels, found.numbers)
-        found = problem.fitted(Rounding(chains.levels, found.scales))
-        if not changed or problem.are_scales_fixed:
+    found, changed = _descended(problem, start, num_threads)
+    left = np.arange(problem.n_outputs if changed.any() else 0)  # all may have new scales
+    for _ in range(0 if problem.are_scales_fixed else rounds - 1):
+        if not len(left):
             break
+        part, changed = _descended(problem.take(left), Rounding(found.numbers[left], found.scales[left]), num_threads)
+        found.numbers[left], found.scales[left] = part.numbers, part.scales
+        left = left[changed]
     return found
+
+
+def _descended(problem: LayerProblem, start: Rounding, num_threads: int | None) -> tuple[Rounding, NDArray[np.bool_]]:
+    """Single weights at their best level, then the scales; and the outputs that have other levels."""
+    chains = chains_from(problem, start, num_threads=num_threads)
+    chains.polish(with_chains=False)
+    return problem.fitted(Rounding(chains.levels, start.scales)), (chains.levels != start.numbers).any(axis=1)
 
 
 def chains_from(
