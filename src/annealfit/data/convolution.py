@@ -69,6 +69,16 @@ class LayerShape:
         return height // self.pool, width // self.pool
 
     @property
+    def outputs(self) -> tuple[int, int, int]:
+        """Height, width and channels of its output."""
+        return (*self.pooled, self.filters)
+
+    @property
+    def places(self) -> np.dtype[Any]:
+        """The smallest type of integers that numbers the places of a window and −1."""
+        return np.min_scalar_type(-(self.pool**2))
+
+    @property
     def n_parameters(self) -> int:
         """The number of parameters of one filter, with its bias."""
         return self.kernel**2 * self.channels + 1
@@ -78,8 +88,7 @@ class LayerTrace(NamedTuple):
     """The forward pass of a layer, as derivatives need it."""
 
     inputs: Values  # (n, height, width, channels)
-    maxima: NDArray[np.int32]  # (n, h, w, filters): the maximum's place in its window, −1 where nothing is above 0
-    outputs: Values  # (n, h, w, filters)
+    maxima: NDArray[Any]  # integers (n, h, w, filters): the maximum's place in its window, −1 where nothing is above 0
 
 
 @dataclass(frozen=True)
@@ -123,28 +132,59 @@ class Network:
         """The number of multiplications of one image's forward pass."""
         return float(sum(math.prod(shape.convolved) * shape.n_parameters * shape.filters for shape in self.layers))
 
-    def features(self, images: Values, weights: Sequence[Values]) -> Values:
-        """Compute features (n, d) of images (n, height, width, channels): filter by filter, row by row."""
+    def features(self, images: Values, weights: Sequence[Values], traces: Sequence[LayerTrace] = ()) -> Values:
+        """Compute features (n, d) of images (n, height, width, channels): filter by filter, row by row.
+
+        `traces`, if those of `blank_traces`, are overwritten.
+        """
         features = np.empty((len(images), self.n_features), images.dtype)
         for batch in _batches(len(images), self._most_inputs):
-            features[batch] = _flat(self._forward(images[batch], weights)[-1].outputs)
+            found, outputs = self._forward(images[batch], weights)
+            features[batch] = _flat(outputs)
+            for layer, (known, own) in enumerate(zip(traces, found, strict=False)):
+                known.maxima[batch] = own.maxima
+                if layer:
+                    known.inputs[batch] = own.inputs
         return features
+
+    def blank_traces(self, images: Values) -> list[LayerTrace]:
+        """Return traces of these images to be filled by `features`; the inputs of the first layer are the images."""
+        inputs = [images, *(np.empty((len(images), *shape.outputs), images.dtype) for shape in self.layers[:-1])]
+        maxima = [np.empty((len(images), *shape.outputs), shape.places) for shape in self.layers]
+        return list(map(LayerTrace, inputs, maxima))
+
+    def trace_bytes(self, itemsize: int) -> int:
+        """Return the bytes of the traces of an image, without the image."""
+        inputs = sum(math.prod(shape.outputs) for shape in self.layers[:-1]) * itemsize
+        return inputs + sum(math.prod(shape.outputs) * shape.places.itemsize for shape in self.layers)
 
     def maps(self, images: Values, weights: Sequence[Values]) -> list[Values]:
         """Compute the outputs (n, h, w, filters) of every layer."""
-        return [trace.outputs for trace in self._forward(images, weights)]
+        traces, outputs = self._forward(images, weights)
+        return [*(trace.inputs for trace in traces[1:]), outputs]
 
     def jacobians(
-        self, images: Values, weights: Sequence[Values], layer: int, cotangents: Cotangents
+        self,
+        images: Values,
+        weights: Sequence[Values],
+        layer: int,
+        cotangents: Cotangents,
+        known: tuple[Values, Sequence[LayerTrace]] | None = None,
     ) -> Iterator[Values]:
         """Yield derivatives with respect to a layer's filters, (n, R, F, D) for some images at a time.
 
         `cotangents` gets the features of these images and their positions, and returns the derivatives (n, R, d) of R
-        quantities with respect to the features. Of several equal maxima of a window the first counts.
+        quantities with respect to the features. Of several equal maxima of a window the first counts. `known` are
+        features and traces of all the images, if they were computed before.
         """
         for batch in _batches(len(images), _QUANTITIES * max(self._most_inputs, self._most_weights)):
-            traces = self._forward(images[batch], weights)
-            by_outputs = self._by_last_outputs(traces, cotangents, batch)
+            if known is None:
+                traces, outputs = self._forward(images[batch], weights)
+                features = _flat(outputs)
+            else:
+                features = known[0][batch]
+                traces = [LayerTrace(trace.inputs[batch], trace.maxima[batch]) for trace in known[1]]
+            by_outputs = self._by_last_outputs(features, cotangents, batch)
             for above in range(len(self.layers) - 1, layer, -1):
                 by_outputs = _by_inputs(by_outputs, traces[above], weights[above], self.layers[above])
             yield _by_filters(by_outputs, traces[layer], self.layers[layer])
@@ -156,8 +196,8 @@ class Network:
         """
         totals = [np.zeros((shape.filters, shape.n_parameters)) for shape in self.layers]
         for batch in _batches(len(images), self._most_weights):
-            traces = self._forward(images[batch], weights)
-            by_outputs = self._by_last_outputs(traces, cotangents, batch)
+            traces, outputs = self._forward(images[batch], weights)
+            by_outputs = self._by_last_outputs(_flat(outputs), cotangents, batch)
             for layer in reversed(range(len(self.layers))):
                 totals[layer] += _by_filters(by_outputs, traces[layer], self.layers[layer]).sum(axis=(0, 1))
                 if layer:
@@ -172,18 +212,20 @@ class Network:
     def _most_weights(self) -> int:
         return max(shape.filters * shape.n_parameters for shape in self.layers)
 
-    def _forward(self, images: Values, weights: Sequence[Values]) -> list[LayerTrace]:
+    def _forward(self, images: Values, weights: Sequence[Values]) -> tuple[list[LayerTrace], Values]:
+        """Return the traces of all layers, and the outputs (n, h, w, filters) of the last."""
         traces: list[LayerTrace] = []
         inputs = np.ascontiguousarray(images)
         for shape, own in zip(self.layers, weights, strict=True):
-            traces.append(_trace(inputs, own.astype(images.dtype, copy=False), shape))
-            inputs = traces[-1].outputs
-        return traces
+            outputs, maxima = _convolved(inputs, own.astype(images.dtype, copy=False), shape)
+            traces.append(LayerTrace(inputs, maxima))
+            inputs = outputs
+        return traces, inputs
 
-    def _by_last_outputs(self, traces: Sequence[LayerTrace], cotangents: Cotangents, batch: slice) -> Values:
+    def _by_last_outputs(self, features: Values, cotangents: Cotangents, batch: slice) -> Values:
         """Return derivatives with respect to the outputs of the last layer, (n, R, h, w, filters)."""
-        outputs, last = traces[-1].outputs, self.layers[-1]
-        by_features = cotangents(_flat(outputs), batch).astype(outputs.dtype, copy=False)
+        last = self.layers[-1]
+        by_features = cotangents(features, batch).astype(features.dtype, copy=False)
         by_filter = by_features.reshape(*by_features.shape[:2], last.filters, *last.pooled)
         return np.ascontiguousarray(by_filter.transpose(0, 1, 3, 4, 2))
 
@@ -199,17 +241,18 @@ def _flat(outputs: Values) -> Values:
     return outputs.transpose(0, 3, 1, 2).reshape(len(outputs), -1)
 
 
-def _trace(inputs: Values, weights: Values, shape: LayerShape) -> LayerTrace:
+def _convolved(inputs: Values, weights: Values, shape: LayerShape) -> tuple[Values, NDArray[Any]]:
+    """Return outputs and maxima (n, h, w, filters)."""
     from annealfit.data._convolution_kernels import LANES, convolve_and_pool  # numba takes a moment to load
 
     blocks = -(-shape.filters // LANES)
     by_lane = np.zeros((blocks * LANES, shape.n_parameters), inputs.dtype)
     by_lane[: shape.filters] = weights
     by_lane = np.ascontiguousarray(by_lane.reshape(blocks, LANES, -1).transpose(0, 2, 1))
-    outputs = np.empty((len(inputs), *shape.pooled, shape.filters), inputs.dtype)
-    maxima = np.empty(outputs.shape, np.int32)
+    outputs = np.empty((len(inputs), *shape.outputs), inputs.dtype)
+    maxima = np.empty(outputs.shape, shape.places)
     convolve_and_pool(inputs, by_lane, shape.kernel, shape.pool, outputs, maxima)
-    return LayerTrace(inputs, maxima, outputs)
+    return outputs, maxima
 
 
 def _by_filters(by_outputs: Values, trace: LayerTrace, shape: LayerShape) -> Values:
@@ -332,6 +375,8 @@ def shifts_within(distance: int) -> list[tuple[int, int]]:
 class NetworkRows(Rows):
     """The features of images as rows, computed chunk by chunk in threads; up to KEPT_BYTES of them are kept.
 
+    So are the maxima and inputs of layers, where there is room for them beside the features.
+
     They are in the images' precision; products are returned in double precision.
     """
 
@@ -342,7 +387,10 @@ class NetworkRows(Rows):
         self.entries = len(images) * self.n_parameters
         self._firsts = range(0, len(images), ROWS_PER_CHUNK)
         self._keeps = self.entries * images.dtype.itemsize <= KEPT_BYTES
+        size = self.entries * images.dtype.itemsize + len(images) * network.trace_bytes(images.dtype.itemsize)
+        self._keeps_traces = size <= KEPT_BYTES
         self._kept: dict[int, DenseChunk] = {}
+        self._traces: dict[int, Sequence[LayerTrace]] = {}
 
     def chunks(self) -> Iterable[DenseChunk]:
         """Return the chunks in the order of the images."""
@@ -352,6 +400,14 @@ class NetworkRows(Rows):
         """Sum a term over all chunks, in their order whatever the number of threads."""
         return add_up(in_order(lambda first: term(self._chunk(first)), self._firsts))
 
+    def jacobians(self, chunk: DenseChunk, layer: int, cotangents: Cotangents) -> Iterator[Values]:
+        """Return the `jacobians` of the network for the images of a chunk."""
+        images = self.images.take(chunk.start + np.arange(len(chunk.labels)))
+        traces, known = self._traces.get(chunk.start), None
+        if traces is not None:
+            known = chunk.features, [LayerTrace(images, traces[0].maxima), *traces[1:]]
+        return self.network.jacobians(images, self.weights, layer, cotangents, known)
+
     def digest(self) -> str:
         """Return the digest of the images."""
         return self.images.digest()
@@ -360,9 +416,13 @@ class NetworkRows(Rows):
         if first in self._kept:
             return self._kept[first]
         images, own = self.images, slice(first, first + ROWS_PER_CHUNK)
-        features = self.network.features(images.take(np.arange(len(images))[own]), self.weights)
+        taken = images.take(np.arange(len(images))[own])
+        traces = self.network.blank_traces(taken) if self._keeps_traces else []
+        features = self.network.features(taken, self.weights, traces)
         weights = None if images.weights is None else images.weights[own]
         chunk = DenseChunk(features, images.labels[own], weights, first, dtype=images.dtype)
+        if traces:
+            self._traces[first] = [LayerTrace(taken[:, :0].copy(), traces[0].maxima), *traces[1:]]
         if self._keeps:
             self._kept[first] = chunk
         return chunk

@@ -99,6 +99,7 @@ class NetworkHead(LinearHead):
     """The head of a network with given filters; its loss includes the penalty of the trained filters."""
 
     def __init__(self, net: ConvNet, filters: Sequence[Array]) -> None:
+        self.rows: NetworkRows
         super().__init__(NetworkRows(net.images, net.network, filters), net.regularization)
         self.net, self.filters = net, tuple(filters)
         squares = (float((self.filters[layer][:, :-1] ** 2).sum()) for layer in net.trained)
@@ -156,18 +157,18 @@ class LayerPoint:
     def gradients(self) -> Array:
         """Gradient of the loss, filter by filter (F, D)."""
         head, head_weights, now = self.head_point.head, self.layer.head_weights, self.head_point.outputs
+        rows = head.rows
 
         def term(chunk: Any) -> tuple[Array]:
             """Σ_n a_n J_nᵀ(π_n − y_n)."""
             residuals = head.link.residuals(now.probabilities(chunk), chunk.labels)
             cotangents = chunk.weighted(residuals).T @ head_weights[:-1].T
             total = np.zeros(self.weights.shape)
-            images = head.net.images.take(chunk.start + np.arange(len(chunk.labels)))
-            for found in self._jacobians(images, lambda features, batch: cotangents[batch, None]):
+            for found in rows.jacobians(chunk, self.layer.layer, lambda features, batch: cotangents[batch, None]):
                 total += found.sum(axis=(0, 1), dtype=np.float64)
             return (total,)
 
-        return head.rows.mean(term)[0] + self.weights * self.layer.ridge
+        return rows.mean(term)[0] + self.weights * self.layer.ridge
 
     def filter_grams(self) -> Array:
         """Return each filter's block of the Gauss-Newton curvature, without the penalty (F, D, D)."""
@@ -247,12 +248,7 @@ class LayerPoint:
                 roots = roots * np.sqrt(images.weights[own])[:, None, None]
             return roots @ head_weights[:-1].T
 
-        return self._jacobians(images.take(positions), cotangents)
-
-    def _jacobians(
-        self, images: NDArray[Any], cotangents: Callable[[NDArray[Any], slice], Array]
-    ) -> Iterator[NDArray[Any]]:
-        return self.layer.net.network.jacobians(images, self.filters, self.layer.layer, cotangents)
+        return self.layer.net.network.jacobians(images.take(positions), self.filters, self.layer.layer, cotangents)
 
 
 def by_filter(layer: ConvLayer) -> Callable[[LayerPoint], list[Curvature]]:
