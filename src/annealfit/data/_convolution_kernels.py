@@ -11,10 +11,11 @@ computed at the maxima alone: a quarter of all places, or less.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from annealfit._support._vectors import LANES, load, multiply_add, repeat, select, store
+from annealfit._support._vectors import LANES, VectorType, load, machine_type, multiply_add, repeat, select, store
 
 TOGETHER = 4  # places: of two AVX2 registers each, these and the values read fill all registers
 
@@ -91,50 +92,63 @@ def _convolve_row(flat, start, row_length, channels, weights, kernel, responses)
 def derive_by_filters(
     images: NDArray, maxima: NDArray, cotangents: NDArray, kernel: int, pool: int, derivatives: NDArray
 ) -> None:
-    """Overwrite derivatives (n, R, F, vectors, LANES) with the sums of cotangents (n, R, h, w, F) times patches.
+    """Overwrite derivatives (n, R, F, D) with the sums of cotangents (n, R, h, w, F) times patches, and of cotangents.
 
-    A patch ends with a 1 for the bias, and zeros until it fills its vectors. It is read once for all filters that have
-    their maximum there.
+    A row of a patch is read from the image in whole vectors; sums of what lies beyond the row are left out. The sums of
+    three vectors at a time stay in registers, over all maxima of a filter.
     """
-    derivatives[:] = 0
     count, seeds, height, width, filters = cotangents.shape
-    vectors, channels, row_length = derivatives.shape[3], images.shape[3], images.shape[2] * images.shape[3]
-    patches = np.zeros((pool * pool, vectors, LANES), images.dtype)
-    flat, values = images.reshape(images.size), patches.reshape(patches.size)
-    is_read = np.zeros(pool * pool, np.bool_)
+    channels, row_length = images.shape[3], images.shape[2] * images.shape[3]
+    run, size = kernel * channels, images.shape[1] * row_length
+    vectors = (run + LANES - 1) // LANES  # of a row of a patch
+    parts = np.array([i * row_length + v * LANES for i in range(kernel) for v in range(vectors)])
+    offsets = np.array([0] + [p // pool * row_length + p % pool * channels for p in range(pool * pool)])  # of −1, 0, …
+    image = np.zeros(size + vectors * LANES, images.dtype)
+    pixels, known = images.reshape(count, size), cotangents.reshape(count, seeds, height * width, filters)
+    firsts, chosen = np.empty(height * width + 1, np.intp), np.empty(height * width + 1, np.intp)
+    factors, sums = np.empty(height * width, images.dtype), np.zeros((len(parts) + 1, LANES), images.dtype)
     for n in range(count):
-        for y in range(height):
-            for x in range(width):
-                is_read[:] = False
-                for f in range(filters):
-                    place = maxima[n, y, x, f]
-                    if place < 0:
-                        continue
-                    if not is_read[place]:
-                        top, left = y * pool + place // pool, x * pool + place % pool
-                        first = ((n * images.shape[1] + top) * images.shape[2] + left) * channels
-                        _read_patch(flat, first, row_length, kernel, kernel * channels, values, place * vectors * LANES)
-                        is_read[place] = True
-                    for r in range(seeds):
-                        cotangent = cotangents[n, r, y, x, f]
-                        first = ((n * seeds + r) * filters + f) * vectors
-                        for v in range(vectors):
-                            known = load(derivatives, first + v)
-                            product = multiply_add(cotangent, load(patches, place * vectors + v), known)
-                            store(derivatives, first + v, product)
+        image[:size] = pixels[n]
+        for f in range(filters):
+            active = 0
+            for y in range(height):
+                for x in range(width):
+                    place = np.intp(maxima[n, y, x, f])
+                    firsts[active] = y * pool * row_length + x * pool * channels + offsets[np.uintp(place + 1)]
+                    chosen[active] = y * width + x
+                    active += int(place >= 0)
+            for r in range(seeds):
+                bias = 0.0
+                for k in range(active):
+                    factors[k] = known[n, r, np.uintp(chosen[k]), f]
+                    bias += factors[k]
+                for p in range(0, len(parts), 3):
+                    second, third = min(p + 1, len(parts) - 1), min(p + 2, len(parts) - 1)
+                    sum_0 = sum_1 = sum_2 = load(sums, len(parts))  # zeros
+                    for k in range(active):
+                        sum_0 = multiply_add(factors[k], load_from(image, firsts[k] + parts[p]), sum_0)
+                        sum_1 = multiply_add(factors[k], load_from(image, firsts[k] + parts[second]), sum_1)
+                        sum_2 = multiply_add(factors[k], load_from(image, firsts[k] + parts[third]), sum_2)
+                    store(sums, p, sum_0)
+                    store(sums, second, sum_1)
+                    store(sums, third, sum_2)
+                for i in range(kernel):
+                    for t in range(run):
+                        derivatives[n, r, f, i * run + t] = sums[i * vectors + t // LANES, t % LANES]
+                derivatives[n, r, f, kernel * run] = bias
 
 
-@njit(forceinline=True)
-def _read_patch(flat, first, row_length, kernel, run, values, start):
-    """Overwrite values, from `start` on, with the patch that begins at `first`, and a 1."""
-    target = np.uintp(start)
-    for i in range(kernel):
-        source = np.uintp(first + i * row_length)
-        for _ in range(run):
-            values[target] = flat[source]
-            target += np.uintp(1)
-            source += np.uintp(1)
-    values[target] = 1
+@intrinsic
+def load_from(typing_context, array, first):
+    """array[first : first + LANES] of a C-contiguous array, not aligned; no bounds check."""
+
+    def generate(context, builder, resolved, arguments):
+        array_type = resolved.args[0]
+        data = context.make_array(array_type)(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), machine_type(array_type.dtype).as_pointer())
+        return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
+
+    return VectorType(array.dtype)(array, types.intp), generate
 
 
 @njit(cache=True, nogil=True)

@@ -257,12 +257,11 @@ def _convolved(inputs: Values, weights: Values, shape: LayerShape) -> tuple[Valu
 
 def _by_filters(by_outputs: Values, trace: LayerTrace, shape: LayerShape) -> Values:
     """Return derivatives (n, R, F, D) with respect to a layer's filters, from those with respect to its outputs."""
-    from annealfit.data._convolution_kernels import LANES, derive_by_filters
+    from annealfit.data._convolution_kernels import derive_by_filters
 
-    vectors = -(-shape.n_parameters // LANES)
-    found = np.empty((*by_outputs.shape[:2], shape.filters, vectors, LANES), trace.inputs.dtype)
+    found = np.empty((*by_outputs.shape[:2], shape.filters, shape.n_parameters), trace.inputs.dtype)
     derive_by_filters(trace.inputs, trace.maxima, by_outputs, shape.kernel, shape.pool, found)
-    return found.reshape(*found.shape[:3], -1)[..., : shape.n_parameters]
+    return found
 
 
 def _by_inputs(by_outputs: Values, trace: LayerTrace, weights: Values, shape: LayerShape) -> Values:
