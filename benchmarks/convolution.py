@@ -20,6 +20,7 @@ import numpy as np
 from annealfit import AnnealedConvNet, load_dataset
 from annealfit.models.baselines import train_adam
 from annealfit.data import convolution as network_rows
+from annealfit.training import FilterMethod
 from annealfit.studies.training_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
 
 SEEDS = range(42, 47)
@@ -121,7 +122,7 @@ def train_network(which, with_adam, epochs, rate):
 
     for rounds, more in phases:
         net.set_params(**more, callbacks=[tell])
-        turns = net.head_steps + len(net.trained_layers())
+        turns = (net.filter_method or FilterMethod()).head_steps + len(net.trained_layers())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it ends after so many rounds, as asked
             net.set_params(max_iter=rounds * turns).fit(X, y)
@@ -147,7 +148,7 @@ def compare_with_adam(net, target, X, y, on_test, epochs, rate):
 
     found = train_adam(loss, weights, rate=rate, epochs=epochs, batch_size=50, seed=42, on_epoch=tell)
     first = next(((epoch, cpu) for epoch, (value, cpu, _) in enumerate(reached, 1) if value <= target), None)
-    print(f"Adam: test {on_test.at('head', found.weights).accuracy:.2%}; as low as QUBO's {target:.5f} "
+    print(f"Adam: test {on_test.at(found.weights).accuracy:.2%}; as low as QUBO's {target:.5f} "
           + (f"after {first[0]} epochs, CPU {first[1]:.0f} s" if first else f"never in {epochs} epochs"))  # fmt: skip
 
 
