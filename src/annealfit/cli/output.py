@@ -185,19 +185,27 @@ def progress_bar(
 
 def _progress_lines(opening: str, total: float | None, description: str) -> Callable[..., None]:
     """Return what takes the updates of a bar, and writes a line with the time left if the last one is long ago."""
-    start = last = time.monotonic()
+    last = time.monotonic()
     now: dict[str, Any] = {"completed": 0, "total": total, "description": description}
+    first: list[
+        tuple[float, float]
+    ] = []  # time and count of the first update: what was there, and loading, do not count
 
     def update(*, advance: float = 0, **changes: Any) -> None:
         nonlocal last
         now.update(changes, completed=changes.get("completed", now["completed"]) + advance)
-        elapsed, done, total = time.monotonic() - start, now["completed"], now["total"]
-        if start + elapsed - last < SECONDS_BETWEEN_LINES:
+        moment, done, total = time.monotonic(), now["completed"], now["total"]
+        began, already = (first or [(moment, done)])[0]
+        if done and not first:
+            first.append((moment, done))
+        if moment - last < SECONDS_BETWEEN_LINES:
             return
-        last = start + elapsed
+        last = moment
         parts = [opening.replace("{task.description}", "").strip(), now["description"]]
         if total and done:
-            parts += [f"{done:,} of {total:,}", f"about {elapsed * (total / done - 1):.0f} s left"]
+            parts.append(f"{done:,} of {total:,}")
+        if total and done > already:
+            parts.append(f"about {(moment - began) * (total - done) / (done - already):.0f} s left")
         warn(", ".join(filter(None, parts)))
 
     return update
