@@ -94,5 +94,8 @@ def test_few_images_are_not_held_out():
 def test_networks_fit_images_of_any_size(side):
     from annealfit import RandomConvFeatures
 
+    images = np.random.default_rng(0).random((2, side, side))
     for layers in layers_for(side).values():
-        RandomConvFeatures(**layers).fit(np.zeros((1, side, side)))
+        found = RandomConvFeatures(**layers, random_state=0).fit_transform(images)
+        assert found.shape[1] % np.atleast_1d(layers["n_filters"])[-1] == 0
+        assert (found[0] != found[1]).any()

@@ -187,17 +187,15 @@ def _progress_lines(opening: str, total: float | None, description: str) -> Call
     """Return what takes the updates of a bar, and writes a line with the time left if the last one is long ago."""
     last = time.monotonic()
     now: dict[str, Any] = {"completed": 0, "total": total, "description": description}
-    first: list[
-        tuple[float, float]
-    ] = []  # time and count of the first update: what was there, and loading, do not count
+    first: tuple[float, float] | None = None  # moment and count from which on the rate is measured
 
     def update(*, advance: float = 0, **changes: Any) -> None:
-        nonlocal last
+        nonlocal first, last
         now.update(changes, completed=changes.get("completed", now["completed"]) + advance)
         moment, done, total = time.monotonic(), now["completed"], now["total"]
-        began, already = (first or [(moment, done)])[0]
-        if done and not first:
-            first.append((moment, done))
+        if first is None and done:  # compiling before, and runs that were stored, would spoil the rate
+            first = moment, done
+        began, already = first or (moment, done)
         if moment - last < SECONDS_BETWEEN_LINES:
             return
         last = moment

@@ -131,7 +131,7 @@ def train(
     Your own images (a folder, or an npz file) are resized to at most 32 pixels, some are held out, and colour and a
     network with trained filters are chosen by them, all within --time-limit, 60 seconds if you give none. --size and
     --color decide for themselves; with a preset, --filters, --kernel, --pool, --frozen-filters, --standardize, --tol,
-    --sampler, --blocks or --set nothing is chosen.
+    --sampler, --blocks, --set, --on-disk or --scheduler nothing is chosen.
 
     Examples of use:
 
