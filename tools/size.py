@@ -21,12 +21,14 @@ import sys
 import tempfile
 import threading
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = "annealfit"
+OUTSIDE = ("studies", "cli")  # what the library does not import
 SHORT_FILE = 60
 SHOWN = 8  # longest functions
 
@@ -73,13 +75,17 @@ def print_table(columns: list[dict[str, Any]]) -> None:
 
 
 def sizes(source: Path) -> dict[str, int]:
-    """Count lines, files and words."""
-    package = source / PACKAGE
-    lengths = [len(path.read_text(encoding="utf-8").splitlines()) for path in package.rglob("*.py")]
+    """Count lines, by package too, files and words."""
+    package, lengths, parts = source / PACKAGE, list[int](), Counter[str]()
+    for path in sorted(package.rglob("*.py")):
+        lengths.append(len(path.read_text(encoding="utf-8").splitlines()))
+        parts[path.relative_to(package).parts[0]] += lengths[-1]
     pages = [source.parent / "README.md", *(source.parent / "docs").glob("*.md")]
     entries = [path for path in package.iterdir() if path.suffix in ("", ".py") and path.name[:2] != "__"]
     return {
         "lines": sum(lengths),
+        **{f"  {part}": length for part, length in parts.items()},
+        f"  without {' and '.join(OUTSIDE)}": sum(lengths) - sum(parts[part] for part in OUTSIDE),
         "files": len(lengths),
         "packages and modules at the top level": len(entries),
         f"files below {SHORT_FILE} lines": sum(length < SHORT_FILE for length in lengths),
