@@ -46,7 +46,8 @@ def test_published_images_have_the_published_filters_and_one_split_of_digits():
         for seed in (1, 2)
     )
     np.testing.assert_array_equal(first.sample_images, second.sample_images)
-    features = [execute._prepare("digits", seed, "published").features for seed in (1, 2)]
+    specs = [RunSpec("digits", "classical", seed, images="published") for seed in (1, 2)]
+    features = [execute._prepare(spec).features for spec in specs]
     np.testing.assert_array_equal(*(found.filters_[0] for found in features))
     assert first.loss != second.loss  # the seed still decides the initial weights
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -66,36 +66,27 @@ def reproduce(
       annealfit reproduce family --seeds 42
       annealfit reproduce benchmark --dask tcp://127.0.0.1:8786
     """
-    from annealfit.studies import evidence, family
     from annealfit.studies.execute import on_dask, on_this_machine, run_all
     from annealfit.studies.records import Store
+    from annealfit.studies.report import page
+    from annealfit.studies.report.drawing import save_figure
     from annealfit.studies.report.tables import all_tables, to_values
 
     asked = tables or paper.TABLES
     if jobs == 0:
         raise InvalidInputError("--jobs is 0; give a number of processes, or -1 for one per processor")
-    specs = paper.runs_of(asked, preset, options.parse_numbers(seeds, "--seeds"), images)
-    needed = {(spec.dataset, spec.images) for spec in specs}
-    if "evidence" in asked:  # which leaves out what is not there
-        sources = {reading.source for reading in evidence.readings()}
-        needed |= {(source, "stated") for source in sources if download or is_available(source)}
-    of_family = family.runs(images, options.parse_numbers(seeds, "--seeds")) if "family" in asked else []
-    needed |= {(run.dataset, run.images) for run in of_family}
-    _check_data(needed, download)
-    there = sum((out / family.FOLDER / run.file).exists() for run in of_family)
-    store = Store(out)
-    started = time.perf_counter()
+    is_there = (lambda name: True) if download else is_available
+    specs = paper.runs_of(asked, preset, options.parse_numbers(seeds, "--seeds"), images, is_there)
+    # Each data set is loaded once: missing files are an error before hours of work, and warnings are printed once.
+    for dataset, images_of_spec in sorted({(spec.dataset, spec.images) for spec in specs}):
+        with warnings_as_notes():
+            load_dataset(dataset, images=images_of_spec, download=download)
+    store, started = Store(out), time.perf_counter()
     try:
         with working_in(out), progress_bar("Runs", total=len(specs)) as update:
             update(completed=sum(map(store.is_done, specs)))
             backend = on_this_machine(jobs) if dask is None else on_dask(dask)
             tally = run_all(specs, store, backend, lambda record: update(advance=1, description=record.run.id))
-        if "evidence" in asked:
-            with working_in(out), progress_bar("Evidence") as update:
-                found = evidence.collect(out, jobs, lambda done, total: update(completed=done, total=total))
-        if of_family:
-            with working_in(out), progress_bar("Family", total=len(of_family)) as update:
-                results = family.collect(out, of_family, jobs, lambda done: update(completed=done))
     except KeyboardInterrupt:
         warn(f"Interrupted. Finished runs are stored in {out}: start it again to go on.")
         raise typer.Exit(130) from None
@@ -103,30 +94,22 @@ def reproduce(
     records = store.records(specs)
     names = {name for table in asked for name in (table, *_SHOWN_WITH.get(table, ()))}
     shown = [table for table in all_tables(records) if table.name in names]
-    if "evidence" in asked:
-        shown.append(evidence.table(found))
-    if of_family:
-        shown.append(family.table(results))
+    for table in shown:
+        if table.name in page.PICTURES:
+            save_figure(page.PICTURES[table.name](records), out / f"{table.name}.png")
     if as_json:
         runs = [{"run": record.run.to_json(), **pick(record, *_TOLD)} for record in records]
         print_json({"seconds": seconds, "runs": runs, "tables": {table.name: to_values(table) for table in shown}})
     else:
         for table in shown:
             _print_paper_table(table)
-        done = f"{tally.done + len(of_family) - there} done now in {seconds:.1f} s, {tally.failed} failed"
-        say(f"{len(specs) + len(of_family)} runs: {tally.already + there} were there, {done}. Records: {out}")
+        done = f"{tally.done} done now in {seconds:.1f} s, {tally.failed} failed"
+        say(f"{len(specs)} runs: {tally.already} were there, {done}. Records: {out}")
     failed = [record for record in records if record.error]
     for record in failed:
         warn(f"failed: {record.run.id}: {record.error}")
     if failed:
         raise typer.Exit(1)
-
-
-def _check_data(wanted: Collection[tuple[str, str]], download: bool) -> None:
-    """Load each data set once: missing files are an error before hours of work, and warnings are printed once."""
-    for name, images in sorted(wanted):
-        with warnings_as_notes():
-            load_dataset(name, images=images, download=download)
 
 
 def _print_paper_table(table: Table) -> None:

@@ -8,27 +8,29 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import starmap
 from typing import Any
 
+import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
 from annealfit._support.errors import AnnealfitError, require
 from annealfit._support.files import remove_leftovers
 from annealfit._support.threads import blas_threads
-from annealfit.data.datasets import DataWarning, load_dataset
+from annealfit.data.datasets import Dataset, DataWarning, load_dataset
 from annealfit.data.features import RandomConvFeatures
 from annealfit.models import AnnealedConvNet
-from annealfit.studies import records, training_run
+from annealfit.studies import family, records, training_run
 from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.training_run import Fitted, Prepared
 from annealfit.training.trainer import is_interrupt
 
 REGULARIZATION = 1e-3  # the paper's λ, for every method
 _SIZES: dict[str, Any] = {"n_filters": 2, "kernel_size": 3, "pool_size": 2}  # of the paper's network
+_LIMIT = np.sqrt(6 / 11)  # of the weights of the published bank, and of random ones in its place
 _PARENT_CHECK_SECONDS = 0.5
 _NETWORK_FITS = {
     records.FROZEN_NETWORK: training_run.fit_frozen_network,
@@ -46,12 +48,15 @@ def execute(spec: RunSpec) -> Record:
     try:
         with blas_threads(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far a run came
-            prepared = _prepare(spec.dataset, spec.seed, spec.images)
+            data = _load(replace(spec.baseline, bank=None))
+            if spec.model is not None:
+                return family.train(spec, data)
             if spec.method in _NETWORK_FITS:
                 net = AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed)
-                fitted = _NETWORK_FITS[spec.method](prepared.dataset, net)
-                return training_run.measure_network(prepared.dataset, spec.label, fitted, spec)
-            return training_run.measure(prepared, spec.label, _fit_head(spec, prepared), spec)
+                return training_run.measure_network(data, spec.label, _NETWORK_FITS[spec.method](data, net), spec)
+            prepared = _prepare(spec.baseline)
+            record = training_run.measure(prepared, spec.label, _fit_head(spec, prepared), spec)
+            return replace(record, history={}) if spec.is_reading else record  # of hundreds, whose recalls are enough
     except Exception as error:
         if is_interrupt(error):  # not a fault of the run
             raise KeyboardInterrupt from error
@@ -67,13 +72,29 @@ def _fit_head(spec: RunSpec, prepared: Prepared) -> Fitted:
     return training_run.fit_annealed(prepared, spec.classifier())
 
 
-@lru_cache(maxsize=8)  # the methods of one data set and seed share images and features
-def _prepare(dataset: str, seed: int, images: str) -> Prepared:
+@lru_cache(maxsize=4)  # runs on the same images and filters follow each other
+def _load(baseline: RunSpec) -> Dataset:
+    how: dict[str, Any] = {}
+    if baseline.resize is not None:
+        how = {"resize": baseline.resize, "color": baseline.dataset == "cifar10"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the command line says it once, for all runs
-        loaded = load_dataset(dataset, seed=seed, images=images)
-    filters = "published" if images == "published" else "uniform"
-    return Prepared.of(loaded, RandomConvFeatures(**_SIZES, filters=filters, random_state=seed))
+        data = load_dataset(baseline.dataset, seed=baseline.seed, images=baseline.images, **how)
+    parts = [part.mean(axis=3) if part.ndim == 4 else part for part in (data.X_train, data.X_test)]  # grey by the mean
+    X_train, X_test = (part.swapaxes(1, 2) if baseline.transposed else part for part in parts)
+    return replace(data, X_train=X_train, X_test=X_test)
+
+
+@lru_cache(maxsize=4)
+def _prepare(baseline: RunSpec) -> Prepared:
+    data = _load(replace(baseline, bank=None))
+    if baseline.images == "stated" and baseline.resize is None:
+        return Prepared.of(data, RandomConvFeatures(**_SIZES, random_state=baseline.seed))
+    features = RandomConvFeatures(**_SIZES, filters="published").fit(data.X_train)
+    if baseline.bank is not None:
+        drawn = np.random.RandomState(baseline.bank).uniform(-_LIMIT, _LIMIT, features.filters_[0].shape)
+        features = features.with_filters([drawn], features.biases_)
+    return Prepared(data, features, features.transform(data.X_train), features.transform(data.X_test))
 
 
 Backend = Callable[[Sequence[RunSpec]], Iterator[Record]]
@@ -163,7 +184,7 @@ def run_all(
     todo = [spec for spec in specs if not store.is_done(spec)]
     failed = 0
     # Runs of one data set and seed stay together: a worker keeps the images for the next method.
-    for record in backend(sorted(todo, key=lambda spec: (spec.dataset, spec.images, spec.seed))) if todo else ():
+    for record in backend(sorted(todo, key=lambda spec: repr(spec.baseline))) if todo else ():
         store.save(record)
         failed += record.error is not None
         on_record(record)

@@ -5,21 +5,17 @@ All read the same pixels. Models that transform images are followed by the same 
 
 from __future__ import annotations
 
+import math
 import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import NMF, MiniBatchDictionaryLearning
 from sklearn.ensemble import AdaBoostClassifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.metrics import cohen_kappa_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import BernoulliRBM
 from sklearn.pipeline import make_pipeline
@@ -27,19 +23,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from annealfit import models
-from annealfit._support.files import read_json, write_json
-from annealfit._support.threads import blas_threads
-from annealfit.data.datasets import Dataset, DataWarning, is_available, load_dataset
-from annealfit.studies.execute import in_processes
-from annealfit.studies.paper_tables import BENCHMARK_DATASETS, SEEDS
-from annealfit.studies.records import IMAGES
-from annealfit.studies.report import tables
-from annealfit.studies.report.drawing import save_figure
-from annealfit.studies.report.figures import draw_family
-from annealfit.studies.report.tables import Cell, Row, Table, mean_cell
+from annealfit.data.datasets import Dataset
+from annealfit.studies.paper_tables import DATASETS
+from annealfit.studies.records import ANNEALED, COUNTERPART, Record, RunSpec
+from annealfit.studies.report import drawing, tables
+from annealfit.studies.report.tables import Cell, Table
+from annealfit.studies.training_run import record_of_predictions
 
-FOLDER, FIGURE = "family", "family.png"
-DATASETS = ("digits", *BENCHMARK_DATASETS)
 _PATCH, _ATOMS, _COMPONENTS, _UNITS, _LEARNERS = 5, 64, 64, 128, 50
 
 
@@ -76,7 +66,7 @@ def _scaled(classifier: Any) -> Any:
     return make_pipeline(StandardScaler(), classifier)
 
 
-# By title: makers, from a seed, of the model trained by annealing and of its counterpart.
+# Makers, from a seed, of each model trained by annealing and of its counterpart.
 Maker = Callable[[int], Any]
 PAIRS: dict[str, tuple[Maker, Maker]] = {
     "Softmax, QUBO updates": (
@@ -107,63 +97,24 @@ PAIRS: dict[str, tuple[Maker, Maker]] = {
 }
 
 
-@dataclass(frozen=True)
-class Run:
-    """A model, or its counterpart, on a data set with a seed."""
-
-    dataset: str
-    images: str
-    model: str  # of PAIRS
-    annealed: bool
-    seed: int
-
-    @property
-    def file(self) -> str:
-        """Name of the file of its result."""
-        kind = "annealed" if self.annealed else "classical"
-        return f"{self.dataset}-{self.images}-{self.model.replace(' ', '_').replace(',', '')}-{kind}-{self.seed}.json"
+def runs(seeds: Sequence[int], images: str) -> list[RunSpec]:
+    """Every model and its counterpart on the paper's six data sets."""
+    chosen = product(DATASETS, seeds, PAIRS, (ANNEALED, COUNTERPART))
+    return [RunSpec(name, method, seed, images=images, model=model) for name, seed, model, method in chosen]
 
 
-def runs(images: str, seeds: Sequence[int] = SEEDS, datasets: Iterable[str] = DATASETS) -> list[Run]:
-    """Return the runs on the data sets whose files are there; those of one data set and seed follow each other."""
-    sources = {name: "digits" if (name, images) == ("mnist", "published") else name for name in datasets}
-    there = [name for name, source in sources.items() if is_available(source)]
-    return [
-        Run(name, images, model, annealed, seed)
-        for name in there
-        for seed in seeds
-        for model in PAIRS
-        for annealed in (True, False)
-    ]
-
-
-@lru_cache(maxsize=2)
-def _data(dataset: str, images: str, seed: int) -> tuple[Any, Any, Dataset]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # the command line says it once
-        data = load_dataset(dataset, seed=seed, images=images)
+def train(spec: RunSpec, data: Dataset) -> Record:
+    """Fit a model and return what it reached, and what its problems were."""
     largest = float(data.X_train.max())
-    return *(part.reshape(len(part), -1) / largest for part in (data.X_train, data.X_test)), data
+    rows, test_rows = (part.reshape(len(part), -1) / largest for part in (data.X_train, data.X_test))
+    began = time.perf_counter()
+    fitted = PAIRS[str(spec.model)][spec.method == COUNTERPART](spec.seed).fit(rows, data.y_train)
+    seconds = time.perf_counter() - began
+    counts = _counts(fitted) if spec.method == ANNEALED else {}
+    return record_of_predictions(data, spec.label, fitted.predict(test_rows), spec=spec, seconds=seconds, counts=counts)
 
 
-def execute(run: Run) -> dict[str, Any]:
-    """Fit the model and return what it reached, and what its problems were."""
-    with blas_threads(0), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        rows, test_rows, data = _data(run.dataset, run.images, run.seed)
-        began = time.perf_counter()
-        fitted = PAIRS[run.model][0 if run.annealed else 1](run.seed).fit(rows, data.y_train)
-        seconds = time.perf_counter() - began
-        predicted = fitted.predict(test_rows)
-    result = {
-        "accuracy": float((predicted == data.y_test).mean()),
-        "kappa": float(cohen_kappa_score(data.y_test, predicted)),
-        "seconds": seconds,
-    }
-    return asdict(run) | result | (_account(fitted) if run.annealed else {})
-
-
-def _account(fitted: Any) -> dict[str, int]:
+def _counts(fitted: Any) -> dict[str, int]:
     """Return how many problems were solved, and the variables of the largest."""
     for model in [step for _, step in getattr(fitted, "steps", [("", fitted)])]:
         if isinstance(model, models.AnnealedClassifier):
@@ -174,68 +125,46 @@ def _account(fitted: Any) -> dict[str, int]:
     raise TypeError(f"{fitted!r} has no model that is trained by annealing")
 
 
-def collect(
-    folder: Path, wanted: Sequence[Run], n_jobs: int = -1, on_run: Callable[[int], Any] = lambda done: None
-) -> list[dict[str, Any]]:
-    """Carry out the runs that have no result in the folder, store each at once, and draw the figure of all."""
-    stored = {run: folder / FOLDER / run.file for run in wanted}
-    results = {run: _read(path) for run, path in stored.items() if path.exists()}
-    on_run(len(results))
-    todo = [run for run in wanted if run not in results]
-    # Runs of one data set and seed stay together: a worker keeps the images for the next model.
-    for result in in_processes(execute, ((run,) for run in todo), n_jobs):
-        run = Run(*(result[entry.name] for entry in fields(Run)))
-        write_json(stored[run], result)
-        results[run] = result
-        on_run(len(results))
-    found = [results[run] for run in wanted]
-    save_figure(draw_family(found), folder / FIGURE)
-    return found
-
-
-def read(folder: Path) -> list[dict[str, Any]]:
-    """Return all results stored in a folder, in the order of data sets, models and seeds."""
-    found = [_read(path) for path in (folder / FOLDER).glob("*.json")]
-    places = [*IMAGES, *DATASETS, *PAIRS]
-    return sorted(
-        found,
-        key=lambda r: (*(places.index(r[name]) for name in ("images", "dataset", "model")), -r["annealed"], r["seed"]),
-    )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    result = read_json(path, "a result of reproduce; delete it to go on")
-    for name, known in (("dataset", DATASETS), ("images", IMAGES), ("model", PAIRS)):
-        result[name].one_of(known)
-    for name in ("accuracy", "kappa"):
-        result[name].number(minimum=-1, maximum=1)
-    result["seconds"].number(minimum=0)
-    for name in ("seed", *(("solves", "variables") if result["annealed"].flag() else ())):
-        result[name].whole(minimum=0)
-    return {name: entry.scalar() for name, entry in result.entries().items()}
-
-
-def table(results: Sequence[Mapping[str, Any]]) -> Table:
+def table(records: Sequence[Record]) -> Table:
     """A row for each data set and pair of models: accuracy, κ and seconds of both, and what was solved."""
-    groups: dict[tuple[str, str, str], dict[bool, list[Mapping[str, Any]]]] = {}
-    for result in results:
-        pair = groups.setdefault((result["dataset"], result["images"], result["model"]), {True: [], False: []})
-        pair[result["annealed"]].append(result)
-    rows: list[Row] = []
-    for (dataset, images, model), pair in groups.items():
-        row = {"dataset": Cell(tables.dataset_title(dataset)), "images": Cell(images), "model": Cell(model)}
-        for annealed, kind in ((True, ""), (False, "classical_")):
-            own = pair[annealed]
-            if own:
-                for name, scale in (("accuracy_percent", 100), ("kappa", 1), ("seconds", 1)):
-                    values = [scale * result[name.removesuffix("_percent")] for result in own]
-                    row[kind + name] = mean_cell(name, values)
-        if pair[True]:
-            variables = max(result["variables"] for result in pair[True])
-            row |= {
-                "solves": tables.count_cell(round(float(np.mean([result["solves"] for result in pair[True]])))),
+    found = tables.groups(records, "family")
+    columns = {"accuracy_percent": "test_accuracy_percent", "kappa": "kappa", "seconds": "seconds"}
+    rows = tables.side_by_side(found, {ANNEALED: "", COUNTERPART: "classical_"}, columns)
+    for group in found:
+        if group.spec.method == ANNEALED:
+            solves, variables = group.mean("solves"), int(max(group.values("variables")))
+            rows[group.subject] |= {
+                "solves": tables.count_cell(round(solves)),
                 "variables": tables.count_cell(variables),
                 "fits": Cell("yes" if variables <= max(tables.LARGEST_CLIQUES.values()) else "no"),
             }
-        rows.append(row)
-    return tables.make_table("family", rows)
+    return tables.make_table("family", rows.values())
+
+
+def draw(records: Sequence[Record]) -> Any:
+    """Mean test accuracy of each model on each data set, of its counterpart, and a line between them."""
+    found = tables.by_dataset(tables.groups(records, "family"))
+    lines = math.ceil(len(found) / 3)
+    figure = drawing.make_figure(figsize=(11, 0.9 + 2.4 * lines))
+    panels = figure.subplots(lines, min(len(found), 3), squeeze=False, sharey=True).ravel()
+    for panel, (dataset, members) in zip(panels, found.items(), strict=False):
+        means = {(group.spec.model, group.spec.method): group.mean("test_accuracy_percent") for group in members}
+        names = list(dict.fromkeys(model for model, _ in means))
+        for place, name in enumerate(names):
+            ends = [means.get((name, method), np.nan) for method in (ANNEALED, COUNTERPART)]
+            panel.plot(ends, [place, place], color=drawing.FAINT, zorder=1)
+            for end, label, style in zip(ends, ("by annealing", "counterpart"), _MARKS, strict=True):
+                panel.plot([end], [place], linestyle="", label=label, **style)
+        drawing.dress(panel, xlabel=f"{tables.dataset_title(dataset)}: test accuracy, %", ylabel="")
+        panel.set_yticks(range(len(names)), names)
+    for panel in panels[len(found) :]:
+        panel.set_visible(False)
+    panels[0].invert_yaxis()
+    drawing.legend_below(figure, panels[0].get_legend_handles_labels()[0][:2])
+    return figure
+
+
+_MARKS: tuple[dict[str, Any], ...] = (
+    {"color": drawing.SERIES[0], "marker": "o"},
+    {"color": drawing.INK, "marker": "|", "markersize": 11},
+)

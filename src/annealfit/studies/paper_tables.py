@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import resources
 from itertools import product
 
@@ -15,6 +15,7 @@ SEEDS = (42, 43, 44, 45, 46)
 BITS = (5, 10, 15, 20)  # the paper's
 OUR_BITS = (1, 2, 3)
 BENCHMARK_DATASETS = ("mnist", "fashion_mnist", "cifar10", "emnist", "kmnist")
+DATASETS = ("digits", *BENCHMARK_DATASETS)
 STUDY_SWEEPS = 1000  # of the study of digits; the benchmark has 100
 STUDIED_RANGES = (0.1, 0.25, 0.5, 1.0)
 STUDIED_STEPS = (0.25, 0.5, 1.0)
@@ -27,51 +28,56 @@ def bits_of(preset: str) -> tuple[int, ...]:
     return OUR_BITS if preset == "annealfit" else BITS
 
 
-def digits_runs(preset: str, seeds: Sequence[int] = SEEDS) -> list[RunSpec]:
+def digits_runs(preset: str, seeds: Sequence[int] = SEEDS, images: str = "stated") -> list[RunSpec]:
     """The precision study, its convergence curves and sample predictions, and the studies of δ and α."""
-    runs = [RunSpec("digits", method, seed) for seed in seeds for method in (CLASSICAL, OPTIMUM)]
+    run = partial(RunSpec, "digits", images=images)
+    runs = [run(method, seed) for seed in seeds for method in (CLASSICAL, OPTIMUM)]
     if preset == "annealfit":
-        return runs + [RunSpec("digits", "qubo", seed, preset, bits) for seed in seeds for bits in OUR_BITS]
-    runs += [RunSpec("digits", "qubo", seed, preset, bits, STUDY_SWEEPS) for seed in seeds for bits in BITS]
-    most = max(BITS)
-    runs += [RunSpec("digits", "qubo", s, preset, most, update_range=r) for s in seeds for r in STUDIED_RANGES]
-    return runs + [RunSpec("digits", "qubo", s, preset, most, step=a) for s in seeds for a in STUDIED_STEPS]
+        return runs + [run("qubo", seed, preset, bits) for seed in seeds for bits in OUR_BITS]
+    runs += [run("qubo", seed, preset, bits, STUDY_SWEEPS) for seed in seeds for bits in BITS]
+    runs += [run("qubo", seed, preset, max(BITS), update_range=r) for seed in seeds for r in STUDIED_RANGES]
+    return runs + [run("qubo", seed, preset, max(BITS), step=step) for seed in seeds for step in STUDIED_STEPS]
 
 
-def benchmark_runs(preset: str, seeds: Sequence[int] = SEEDS) -> list[RunSpec]:
+def benchmark_runs(preset: str, seeds: Sequence[int] = SEEDS, images: str = "stated") -> list[RunSpec]:
     """Five data sets × seeds × methods: the consolidated table, per-class recall, times, wins, loss-raising updates."""
     runs = []
     for dataset, seed in product(BENCHMARK_DATASETS, seeds):
-        runs += [RunSpec(dataset, CLASSICAL, seed)]
-        runs += [RunSpec(dataset, "qubo", seed, preset, bits) for bits in bits_of(preset)]
+        runs += [RunSpec(dataset, CLASSICAL, seed, images=images)]
+        runs += [RunSpec(dataset, "qubo", seed, preset, bits, images=images) for bits in bits_of(preset)]
     return runs
 
 
-def filters_runs(preset: str, seeds: Sequence[int] = SEEDS) -> list[RunSpec]:
-    """What the paper leaves to the future: its six data sets with filters that are trained, whatever the preset."""
-    chosen = product(("digits", *BENCHMARK_DATASETS), seeds, NETWORK_METHODS)
+def filters_runs(seeds: Sequence[int] = SEEDS) -> list[RunSpec]:
+    """What the paper leaves to the future: its six data sets, of stated images, with filters that are trained."""
+    chosen = product(DATASETS, seeds, NETWORK_METHODS)
     return [RunSpec(dataset, method, seed) for dataset, seed, method in chosen]
 
 
-# The runs of each table; `sizes` and `hardware` are made from the problem sizes, `evidence` and `family` from runs of
-# their own.
-_RUNS = {
-    **dict.fromkeys(("digits", "predictions"), digits_runs),
-    **dict.fromkeys(("benchmark", "recall", "times"), benchmark_runs),
-    "filters": filters_runs,
-}
-
-
 def runs_of(
-    tables: Sequence[str], preset: str, seeds: Sequence[int] = SEEDS, images: str = "published"
+    tables: Sequence[str],
+    preset: str,
+    seeds: Sequence[int] = SEEDS,
+    images: str = "published",
+    is_there: Callable[[str], bool] = lambda dataset: True,
 ) -> list[RunSpec]:
-    """The runs of these tables, each once; those of `filters` have the stated images always."""
+    """The runs of these tables, each once; `evidence` and `family` leave out data sets that are not there."""
+    from annealfit.studies import evidence, family
+
+    runs = list[RunSpec]()
     for table in tables:
-        choose("table", table, TABLES)
-    runs = [spec for table in tables if table in _RUNS for spec in _RUNS[table](preset, seeds)]
-    return list(
-        dict.fromkeys(spec if spec.method in NETWORK_METHODS else replace(spec, images=images) for spec in runs)
-    )
+        match choose("table", table, TABLES):
+            case "digits" | "predictions":
+                runs += digits_runs(preset, seeds, images)
+            case "benchmark" | "recall" | "times":
+                runs += benchmark_runs(preset, seeds, images)
+            case "filters":
+                runs += filters_runs(seeds)
+            case "evidence":
+                runs += [spec for spec in evidence.runs(seeds) if is_there(spec.source)]
+            case "family":
+                runs += [spec for spec in family.runs(seeds, images) if is_there(spec.source)]
+    return list(dict.fromkeys(runs))
 
 
 def paper_table(name: str) -> list[dict[str, str]]:

@@ -43,8 +43,13 @@ OPTIMUM = "optimum"  # logistic regression at the same λ
 # The paper's network: its head alone, its filters trained by QUBO, its filters trained by Adam.
 FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK = "network_frozen", "network", "network_adam"
 NETWORK_METHODS = (FROZEN_NETWORK, TRAINED_NETWORK, ADAM_NETWORK)
-METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo", *NETWORK_METHODS)
-_LONGEST_NAME = 64  # characters of a data set's name in a file name
+ANNEALED, COUNTERPART = "annealed", "counterpart"  # of other models that annealing trains (see `family`)
+MODELS = (
+    *("Softmax, QUBO updates", "Least squares", "Support vectors", "Boosting"),
+    *("Sparse coding", "Matrix factorisation", "Boltzmann machine"),
+)
+METHODS_OF_RUNS = (CLASSICAL, OPTIMUM, "qubo", *NETWORK_METHODS, ANNEALED, COUNTERPART)
+_NO_NAME, _LONGEST_NAME = re.compile(r"[^A-Za-z0-9_-]+"), 64  # for file names: a data set may be a path, or anything
 
 
 def printable(text: str) -> str:
@@ -60,8 +65,9 @@ def printable(text: str) -> str:
 class RunSpec:
     """One method on one data set with one seed: everything that decides the result of a run.
 
-    `method` is one of METHODS_OF_RUNS; `preset` and the fields after it apply to "qubo" only, where None takes the
-    preset's value. `images` is as of `load_dataset`; with "published" the features are those of the published filters.
+    `method` is one of METHODS_OF_RUNS; `preset` to `step` apply to "qubo" only, where None takes the preset's value.
+    `images` is as of `load_dataset`; with "published" the features are those of the published filters. The fields after
+    it are of other readings of the paper (see `evidence`), `model` is one of MODELS.
 
     >>> spec = RunSpec("digits", "qubo", seed=42, preset="matched", bits=20)
     >>> spec.label, spec == RunSpec.from_json(spec.to_json())
@@ -78,10 +84,16 @@ class RunSpec:
     update_range: float | None = None
     step: float | None = None
     images: str = "stated"
+    resize: str | None = None
+    transposed: bool = False
+    bank: int | None = None  # seed of a filter bank in place of the published one
+    model: str | None = None
 
     def __post_init__(self) -> None:
         choose("method", self.method, METHODS_OF_RUNS)
         choose("images", self.images, IMAGES)
+        if self.method in (ANNEALED, COUNTERPART) or self.model is not None:
+            choose("model", self.model, MODELS)
         if self.method == "qubo":
             choose("preset", self.preset, RUN_PRESETS)
             if self.bits is None:
@@ -93,12 +105,28 @@ class RunSpec:
         return f"qubo_{self.bits}" if self.method == "qubo" else self.method
 
     @property
+    def source(self) -> str:
+        """The data set whose files the run needs: the published images of the row called MNIST are the digits."""
+        return "digits" if (self.dataset, self.images) == ("mnist", "published") else self.dataset
+
+    @property
+    def baseline(self) -> RunSpec:
+        """The paper's baseline on the same images and filters."""
+        what = {name: getattr(self, name) for name in ("images", "resize", "transposed", "bank")}
+        return RunSpec(self.dataset, CLASSICAL, self.seed, **what)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether images or filters are neither the published nor the stated ones (see `evidence`)."""
+        return self.resize is not None or self.transposed or self.bank is not None
+
+    @property
     def id(self) -> str:
         """File name of the record: readable at the front, a digest of all fields at the end."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
-        parts = [f"-{word}" for word in (self.preset, self.images) if word not in (None, "stated")]
-        dataset = re.sub(r"[^A-Za-z0-9_-]+", "_", self.dataset)[:_LONGEST_NAME]  # it may be a path, or anything
-        return f"{dataset}-{self.label}{''.join(parts)}-seed{self.seed}-{digest}"
+        words = [self.dataset, self.label, self.preset, self.images, self.model]
+        names = [_NO_NAME.sub("_", word)[:_LONGEST_NAME] for word in words if word not in (None, "stated")]
+        return f"{'-'.join(names)}-seed{self.seed}-{digest}"
 
     def to_json(self) -> dict[str, Any]:
         """The fields that differ from their default: a field added later does not change old ids."""
@@ -115,7 +143,9 @@ class RunSpec:
                 case "float":
                     entry.number(minimum=0)
                 case "int":
-                    entry.whole(minimum=0 if name == "seed" else 1)
+                    entry.whole(minimum=0 if name in ("seed", "bank") else 1)
+                case "bool":
+                    entry.flag()
                 case _:
                     entry.refuse("no such setting of a run")
         with settings_of(found):
@@ -157,6 +187,7 @@ class Record:
     sample_labels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # (samples,)
     sample_probabilities: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))  # (samples, C)
     environment: dict[str, str] = field(default_factory=dict)  # versions and machine
+    counts: dict[str, int] = field(default_factory=dict)  # of a model of `family`: problems solved, their variables
 
     @property
     def run(self) -> RunSpec:
@@ -185,7 +216,7 @@ _KIND = "run record"
 _HISTORY = "history."
 _FIGURES = ("loss", "cross_entropy", "seconds")
 _ARRAYS = ("confusion", "sample_images", "sample_labels", "sample_probabilities")
-_VALUES = ("method", "error", "class_names", *_FIGURES, "stop_reason", "train", "test", "environment")
+_VALUES = ("method", "error", "class_names", *_FIGURES, "stop_reason", "train", "test", "environment", "counts")
 
 
 @dataclass(frozen=True)
@@ -258,12 +289,13 @@ class Store:
 
 
 def _read_record(spec: RunSpec, tensors: TensorFields, manifest: Field) -> Record:
-    error, method, reason = (manifest.get(name) for name in ("error", "method", "stop_reason"))
+    error, method, reason, counts = (manifest.get(name) for name in ("error", "method", "stop_reason", "counts"))
     names = tuple(name.text() for name in manifest["class_names"].items())
-    done, count = error is None, len(names)  # a run that did not fail has all its numbers, finite
+    # A run that did not fail has all its numbers, finite; a model of `family` has no loss to compare.
+    done, has_loss, count = error is None, error is None and spec.model is None, len(names)
 
-    def metrics(part: Field) -> dict[str, float]:
-        if done and "accuracy" not in part.entries():
+    def metrics(part: Field, wanted: bool) -> dict[str, float]:
+        if wanted and "accuracy" not in part.entries():
             part.refuse("the metrics of a run that did not fail")
         return {name: value.number(minimum=-1, maximum=1) for name, value in part.entries().items()}
 
@@ -274,16 +306,18 @@ def _read_record(spec: RunSpec, tensors: TensorFields, manifest: Field) -> Recor
         spec=spec,
         error=None if error is None else error.text(),
         class_names=names,
-        **{name: manifest[name].number(finite=done) for name in _FIGURES},
+        **{name: manifest[name].number(finite=has_loss) for name in ("loss", "cross_entropy")},
+        seconds=manifest["seconds"].number(finite=done),
         stop_reason="" if reason is None else reason.text(),
-        train=metrics(manifest["train"]),
-        test=metrics(manifest["test"]),
+        train=metrics(manifest["train"], has_loss),
+        test=metrics(manifest["test"], done),
         confusion=tensors.whole("confusion", (count, count)),
         history=_read_history(tensors, manifest),
         sample_images=tensors.real("sample_images", (len(samples), *pixels)),
         sample_labels=samples,
-        sample_probabilities=tensors.real("sample_probabilities", (len(samples), count)),
+        sample_probabilities=tensors.real("sample_probabilities", (len(samples), count if len(samples) else None)),
         environment={name: value.text() for name, value in manifest["environment"].entries().items()},
+        counts={} if counts is None else {name: n.whole(minimum=0) for name, n in counts.entries().items()},
     )
 
 

@@ -169,21 +169,31 @@ def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | Non
         samples["sample_images"], samples["sample_labels"] = dataset.X_test[places], labels.astype(np.int64)
         samples["sample_probabilities"] = np.ascontiguousarray(probabilities.T)
     columns = {name: [row[name] for row in fitted.history] for name in (fitted.history[0] if fitted.history else ())}
-    return Record(
-        method=method,
+    return record_of_predictions(
+        dataset,
+        method,
+        predicted,
         spec=spec,
-        class_names=dataset.class_names,
         loss=at_end.loss + fitted.filter_penalty,
         cross_entropy=at_end.cross_entropy,
         seconds=fitted.seconds,
         stop_reason=fitted.stop_reason,
         train=classification_metrics(dataset.y_train, _predict(at_end)),
-        test=classification_metrics(dataset.y_test, predicted),
-        confusion=confusion_matrix(dataset.y_test, predicted, labels=np.arange(n_classes)).astype(np.int64),
         # A missing number is NaN.
         history={name: np.array([np.nan if v is None else v for v in column]) for name, column in columns.items()},
-        environment=environment(),
         **samples,
+    )
+
+
+def record_of_predictions(dataset: Dataset, method: str, predicted: NDArray[Any], **more: Any) -> Record:
+    """Return the record of what was predicted for the test part."""
+    return Record(
+        method,
+        class_names=dataset.class_names,
+        test=classification_metrics(dataset.y_test, predicted),
+        confusion=confusion_matrix(dataset.y_test, predicted, labels=range(len(dataset.class_names))).astype(np.int64),
+        environment=environment(),
+        **more,
     )
 
 

@@ -15,7 +15,6 @@ from annealfit._support.files import replacing
 from annealfit.studies.records import Record
 from annealfit.studies.report import drawing
 from annealfit.studies.report.drawing import FAINT, INK, SERIES, dress, make_figure, shown_plainly
-from annealfit.studies.report.tables import dataset_title
 
 if TYPE_CHECKING:
     from annealfit.hardware.feasibility import Feasibility
@@ -115,61 +114,6 @@ def _draw_pictures(panels: Any, pictures: Any, name: str, **colours: Any) -> Non
         axes.imshow(picture, **colours)
     left = {"transform": panels[0].transAxes, "ha": "right", "va": "center", "fontsize": 8, "color": INK}
     panels[0].text(-0.15, 0.5, shown_plainly(name), **left)
-
-
-# --- The evidence for the published images.
-
-
-def draw_evidence(evidence: Mapping[str, Any]) -> Any:
-    """Left: recalls of the paper's MNIST row and of readings of it. Right: how close banks come."""
-    figure = make_figure(figsize=(11, 4.2))
-    recalls, chance = figure.subplots(1, 2)
-    own = {entry["reading"]: entry for entry in evidence["readings"] if entry["row"] == "mnist"}
-    shown = ("published", "filters drawn for each seed", "real MNIST, zoom")
-    chosen = [name for name in shown if name in own]
-    places = range(len(own["published"]["paper"]))
-    recalls.plot(places, own["published"]["paper"], color=INK, marker="o", linewidth=2.2, label="the paper")
-    for name, colour, marker in zip(chosen, SERIES, drawing.MARKERS[1:], strict=False):
-        recalls.plot(places, own[name]["recalls"], color=colour, marker=marker, linewidth=1.2, label=name)
-    banks = evidence["banks"]
-    chance.hist(banks["random"], bins=20, color=FAINT, label=f"{len(banks['random'])} random banks")
-    chance.axvline(banks["published"], color=SERIES[0], linewidth=2)
-    dress(recalls, xlabel="Class of the row that the paper calls MNIST", ylabel="Recall of the classical baseline, %")
-    recalls.set_xticks(places)
-    dress(
-        chance,
-        xlabel=f"Mean difference from the paper's recalls over {banks['rows']} rows, points",
-        ylabel="Random filter banks",
-    )
-    chance.set_xlim(left=0)
-    drawing.legend_below(figure, [*recalls.get_legend_handles_labels()[0], *chance.get_legend_handles_labels()[0]])
-    return figure
-
-
-# --- The models that annealing trains.
-
-
-def draw_family(results: Sequence[Mapping[str, Any]]) -> Any:
-    """Mean test accuracy of each model on each data set, of its counterpart, and a line between them."""
-    found: dict[str, dict[str, dict[bool, list[float]]]] = {}
-    for result in results:
-        of_model = found.setdefault(result["dataset"], {}).setdefault(result["model"], {True: [], False: []})
-        of_model[result["annealed"]].append(100 * result["accuracy"])
-    figure = make_figure(figsize=(11, 0.9 + 2.4 * math.ceil(len(found) / 3)))
-    panels = figure.subplots(math.ceil(len(found) / 3), min(len(found), 3), squeeze=False, sharey=True).ravel()
-    for panel, (dataset, of_models) in zip(panels, found.items(), strict=False):
-        for place, pair in enumerate(of_models.values()):
-            ends = [np.mean(pair[kind]) if pair[kind] else np.nan for kind in (True, False)]
-            panel.plot(ends, [place, place], color=FAINT, zorder=1)
-            panel.plot(ends[:1], [place], color=SERIES[0], marker="o", linestyle="", label="by annealing")
-            panel.plot(ends[1:], [place], color=INK, marker="|", linestyle="", markersize=11, label="counterpart")
-        dress(panel, xlabel=f"{dataset_title(dataset)}: test accuracy, %", ylabel="")
-        panel.set_yticks(range(len(of_models)), list(of_models))
-    for panel in panels[len(found) :]:
-        panel.set_visible(False)
-    panels[0].invert_yaxis()
-    drawing.legend_below(figure, panels[0].get_legend_handles_labels()[0][:2])
-    return figure
 
 
 # --- A comparison of samplers.

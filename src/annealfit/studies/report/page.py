@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from annealfit._support.files import StrPath, replacing
 from annealfit.studies import evidence, family
 from annealfit.studies.paper_tables import SEEDS, paper_table
 from annealfit.studies.records import Record, RunSpec, Store
-from annealfit.studies.report import charts, claims, drawing, figures
+from annealfit.studies.report import charts, claims, drawing
 from annealfit.studies.report.tables import (
     NEAR_POINTS,
-    Table,
     all_tables,
     dataset_title,
     groups,
@@ -28,6 +27,7 @@ from annealfit.studies.report.tables import (
     to_csv,
 )
 
+PICTURES = {"evidence": evidence.draw, "family": family.draw}  # of some tables
 PAPER_LINK = "https://arxiv.org/abs/2603.02958"
 
 
@@ -96,12 +96,10 @@ def render(
     damaged: Sequence[str] = (),
     title: str = "annealfit report",
     asked: Collection[RunSpec] = (),
-    found: Mapping[str, Any] | None = None,
-    of_family: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The page's text; `found` is the evidence for the published images, `of_family` the results of other models."""
+    """The page's text."""
     jinja2 = require("jinja2", extra="report", purpose="writing a report")
-    tables = [*all_tables(records, asked), *_more_tables(found, of_family)]
+    tables = {table.name: table for table in all_tables(records, asked)}
     folder, names = resources.files("annealfit.studies.report"), ("template.html", "report.css", "report.js")
     template, css, script = ((folder / name).read_text(encoding="utf-8") for name in names)
     settings = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
@@ -114,14 +112,13 @@ def render(
     }
     return environment.from_string(template).render(
         title=title,
-        tables={table.name: table for table in tables},
+        tables=tables,
         sentences=claims.opening_sentences(records),
         paper_link=PAPER_LINK,
         panels=[(dataset_title(name), found) for name, found in claims.leading_groups(records).items()],
         summary=summarise_records(records, damaged, asked),
         near_points=NEAR_POINTS,
-        evidence_picture=charts.figure_address(figures.draw_evidence(found)) if found else "",
-        family_picture=charts.figure_address(figures.draw_family(of_family)) if of_family else "",
+        pictures={name: charts.figure_address(draw(records)) for name, draw in PICTURES.items() if name in tables},
         css=drawing.css_variables() + css,
         script=script,
         # Only this very script may run: markup that slipped through the escaping would still be dead text.
@@ -130,18 +127,13 @@ def render(
     )
 
 
-def _more_tables(found: Mapping[str, Any] | None, of_family: Sequence[Mapping[str, Any]]) -> list[Table]:
-    return [*([evidence.table(found)] if found else []), *([family.table(of_family)] if of_family else [])]
-
-
 def write_report(folder: StrPath, path: StrPath, *, assets_dir: StrPath | None = None) -> list[Path]:
     """Write the page of a run folder, and on request its tables as CSV; return the paths of all."""
     records, damaged = read_records(folder)
-    found, of_family = evidence.read(Path(folder)), family.read(Path(folder))
     title = f"annealfit report: {Path(folder).resolve().name}"
-    pages = {Path(path): render(records, damaged, title, Store(Path(folder)).asked(), found, of_family)}
+    pages = {Path(path): render(records, damaged, title, Store(Path(folder)).asked())}
     if assets_dir is not None:
-        for table in [*all_tables(records), *_more_tables(found, of_family)]:
+        for table in all_tables(records):
             pages[Path(assets_dir) / f"{table.name}.csv"] = to_csv(table)
     for place, text in pages.items():
         with replacing(place) as file:

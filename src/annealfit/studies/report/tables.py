@@ -20,6 +20,7 @@ from annealfit.studies.paper_tables import BITS, OUR_BITS, STUDY_SWEEPS, bits_of
 from annealfit.studies.records import (
     CLASSICAL,
     IMAGES,
+    MODELS,
     NETWORK_METHODS,
     OPTIMUM,
     RUN_PRESETS,
@@ -121,6 +122,8 @@ def layouts() -> dict[str, Any]:
 
 def main_table(spec: RunSpec) -> str:
     """The table that shows a run itself."""
+    if spec.model is not None or spec.is_reading:
+        return "evidence" if spec.model is None else "family"
     if spec.method in NETWORK_METHODS:
         return "filters"
     if spec.update_range is not None or spec.step is not None:
@@ -139,6 +142,11 @@ class Group:
     def data(self) -> str:
         """The data set's name; that of the stated images says so, since they are other data."""
         return self.spec.dataset + _STATED * (self.spec.images == "stated")
+
+    @property
+    def subject(self) -> tuple[str, str | None]:
+        """What methods beside each other are compared on: the data, and of other models which."""
+        return self.data, self.spec.model
 
     @property
     def departure(self) -> str:
@@ -196,6 +204,7 @@ class Group:
             "method": Cell(method_title(spec.label) + departure, spec.bits or (0 if spec.method == CLASSICAL else -1)),
             "preset": Cell(spec.preset or "–"),
             "images": Cell(spec.images),
+            "model": Cell(spec.model or "–"),
             "runs": count_cell(len(self.records)),
         }
         for setting, (symbol, value) in self.studied.items():  # the first column says it
@@ -223,6 +232,8 @@ def _number(record: Record, name: str) -> float | None:
         bound = max(np.mean(np.abs(record.history["lower_bound"])), 1e-300)
         parts = {"first": gaps[0], "mean": np.mean(gaps), "last": gaps[-1], "relative": np.mean(gaps) / bound}
         return float(parts[name.removeprefix("gap_")])
+    if name in record.counts:
+        return record.counts[name]
     return float(getattr(record, "cross_entropy" if name == "final_loss" else name))
 
 
@@ -272,7 +283,8 @@ def _order(spec: RunSpec) -> tuple[Any, ...]:
     place = names.index(spec.dataset) if spec.dataset in names else len(names)
     studied = (spec.update_range or 0, spec.step or 0, spec.max_iter or 0, spec.num_sweeps or 0)
     reading = IMAGES.index(spec.images), presets.index(spec.preset)
-    return (place, spec.dataset, *reading, spec.bits or 0, spec.method, studied)
+    model = MODELS.index(spec.model) if spec.model else 0
+    return (place, spec.dataset, *reading, model, spec.bits or 0, spec.method, studied)
 
 
 _NEAR = {True: "near", False: "far"}  # verdicts
@@ -409,6 +421,11 @@ def _raising_row(group: Group) -> Row | None:
     return {"raising_percent": cell}
 
 
+def papers_recalls(dataset: str) -> list[float]:
+    """The recalls of the paper's baseline by class, in percent."""
+    return [paper_numbers()[dataset, CLASSICAL, f"class_{label}_percent"][0] for label in range(10)]
+
+
 def recall_pairs(group: Group) -> list[tuple[float, float]]:
     """Our mean recall of each class, and the paper's, in percent."""
     cells = [group.cell(f"class_{label}_percent") for label in range(10)]
@@ -516,26 +533,39 @@ def size_tables() -> tuple[Table, Table]:
     return make_table("sizes", sizes), make_table("hardware", hardware)
 
 
+def side_by_side(
+    found: Sequence[Group], prefixes: Mapping[str, str], columns: Mapping[str, str]
+) -> dict[tuple[str, str | None], Row]:
+    """A row for each subject, with these columns of each method behind its prefix."""
+    rows: dict[tuple[str, str | None], Row] = {}
+    for group in found:
+        names = group.names()
+        row = rows.setdefault(group.subject, names)
+        row["runs"] = min(row["runs"], names["runs"], key=lambda cell: float(cell.text))
+        prefix = prefixes[group.spec.method]
+        row |= {prefix + name: group.cell(column) for name, column in columns.items()}
+    return rows
+
+
 def filters_table(records: Sequence[Record]) -> Table:
     """Test accuracy, loss and time of one network: filters frozen, trained by QUBOs, trained by Adam."""
-    rows: dict[str, Row] = {}
-    found = groups(records, "filters")
-    for group in found:
-        seeds = min(len(other.records) for other in found if other.spec.dataset == group.spec.dataset)
-        row = rows.setdefault(group.spec.dataset, group.names() | {"runs": count_cell(seeds)})
-        for name, column in (("test_percent", "test_accuracy_percent"), ("loss", "loss"), ("seconds", "seconds")):
-            row[f"{group.spec.method}_{name}"] = group.cell(column)
-    return make_table("filters", rows.values())
+    columns = {"test_percent": "test_accuracy_percent", "loss": "loss", "seconds": "seconds"}
+    prefixes = {method: f"{method}_" for method in NETWORK_METHODS}
+    return make_table("filters", side_by_side(groups(records, "filters"), prefixes, columns).values())
 
 
 def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> list[Table]:
     """Every table that has rows, in the order of `tables.toml`; `asked` are the runs that should be there."""
-    from annealfit.studies.report import claims  # which are made of the groups of this module
+    from annealfit.studies import evidence, family  # which are made of the groups of this module
+    from annealfit.studies.report import claims
 
     errors = [(record.run.id, record.error) for record in records if record.error is not None]
     failures = make_table("failures", [{"run": Cell(run), "error": Cell(error)} for run, error in errors])
     agreement = make_table("agreement", claims.agreement_rows(records))
-    made = (agreement, claims.claims_table(records), settings_table(records), filters_table(records), failures)
+    made = [agreement, claims.claims_table(records), settings_table(records), filters_table(records), failures]
+    made += [family.table(records)]
+    if any(record.run.is_reading for record in records):
+        made += [evidence.table(records)]
     tables = {table.name: table for table in (*made, *size_tables(), *_group_tables(records)) if table.rows}
     ordered = (tables[name] for name in layouts() if name in tables)
     return [replace(table, notes=(*_coverage(table, records, asked), *table.notes)) for table in ordered]
