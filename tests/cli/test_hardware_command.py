@@ -11,7 +11,7 @@ import pytest
 from dwave.system.testing import MockDWaveSampler
 from typer.testing import CliRunner
 
-from annealfit.cli import app, main
+from annealfit.cli import app, main, output
 from annealfit.hardware.topologies import ideal_chip
 
 SMALL = ["--features", "18", "--classes", "10", "--bits", "1-3", "--topology", "Z12"]
@@ -21,6 +21,7 @@ SMALL = ["--features", "18", "--classes", "10", "--bits", "1-3", "--topology", "
 def annealfit(monkeypatch, capsys, tmp_path):
     """The program with its arguments: exit code, output and errors."""
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(output, "SECONDS_BETWEEN_LINES", 1e6)  # no progress, however slow the machine is
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):

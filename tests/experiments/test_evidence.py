@@ -13,6 +13,7 @@ from annealfit.studies.execute import _load, execute
 from annealfit.studies.paper_tables import runs_of
 from annealfit.studies.records import RunSpec
 from annealfit.studies.report.page import render
+from annealfit.studies.report.tables import all_tables
 
 SEEDS = (42, 43)
 
@@ -30,7 +31,7 @@ def test_rows_without_files_are_left_out_and_named(collected):
     assert {row: list(titles) for row, titles in found.recalls.items()} == {
         "mnist": ["the paper", "published", "filters drawn for each seed"]
     }
-    table = evidence.table(collected)
+    table = next(table for table in all_tables(collected) if table.name == "evidence")
     assert [row[1].text for row in table.rows] == ["the paper", "published", "filters drawn for each seed"]
     assert table.rows[0][4].text == "98"  # the paper's recall of class 0
     assert "CIFAR-10, EMNIST, Fashion-MNIST, KMNIST, MNIST." in table.notes[0]

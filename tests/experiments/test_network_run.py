@@ -11,7 +11,7 @@ from annealfit.studies import execute
 from annealfit.studies import paper_tables as paper
 from annealfit.studies.records import NETWORK_METHODS, RunSpec
 from annealfit.studies.report import tables
-from annealfit.studies.report.tables import filters_table, groups
+from annealfit.studies.report.tables import groups
 from annealfit.studies.training_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
 
 
@@ -71,6 +71,10 @@ def test_adam_starts_from_the_same_weights(data):
     np.testing.assert_array_equal(start["conv1"][:, :-1], first)
     assert not start["head"].any()
     np.testing.assert_array_equal(net.first_features(data.X_train).filters_[0], net.initial_filters_[0])
+
+
+def filters_table(records):
+    return next(table for table in tables.all_tables(records) if table.name == "filters")
 
 
 def test_the_table_has_them_side_by_side_and_no_other_table_has_them(records):

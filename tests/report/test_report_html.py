@@ -15,7 +15,7 @@ import pytest
 from annealfit._support import errors
 from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError
 from annealfit.studies.records import Record, RunSpec, Store
-from annealfit.studies.report import charts
+from annealfit.studies.report import page as report_page
 from annealfit.studies.report.claims import leading_groups, opening_sentences
 from annealfit.studies.report.page import PAPER_LINK, read_records, render, summarise_records, write_report
 from annealfit.studies.report.tables import groups
@@ -41,7 +41,7 @@ def test_records_are_text_in_the_page(records):
     assert "<img src=x" not in page
     assert "<script>alert" not in page
     assert page.count("</script>") == 2
-    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert "ValueError: &lt;/script&gt;&lt;script&gt;alert(2)" in page
     names = next(matrix["classes"] for matrix in embedded(page)["confusions"] if matrix["dataset"] == "MNIST")
     assert names[:2] == ["<img src=x onerror=alert(1)>", "</script><b>bold</b>"]
 
@@ -98,7 +98,7 @@ def test_presets_are_explained_whichever_were_run(records):
 
 
 def test_curves_have_a_place_on_every_axis(records):
-    (digits, *_) = charts.curves(groups(records))
+    (digits, *_) = report_page.page_data(groups(records))["curves"]
     by_name = {series["name"]: series["across"] for series in digits["series"]}
     matched = by_name["QUBO 20-bit, matched"]
     assert matched["solves"] == [10 * n for n in matched["iteration"]]  # a solve per class
@@ -156,7 +156,7 @@ def test_assets(run_folder, tmp_path):
 def test_png_is_the_image():
     image = pytest.importorskip("matplotlib.image")
     pixels = np.array([[0.0, 1.0, 0.5], [0.25, 0.75, 2.0]])
-    address = charts.png_address(pixels)
+    address = report_page.png_address(pixels)
     read = image.imread(io.BytesIO(base64.b64decode(address.removeprefix("data:image/png;base64,"))))
     for channel in range(3):
         np.testing.assert_allclose(read[:, :, channel], np.clip(pixels, 0, 1), atol=1 / 255)
@@ -164,6 +164,6 @@ def test_png_is_the_image():
 
 def test_curves_keep_the_last_value_of_a_run_that_stopped(records):
     group = next(g for g in groups(records) if g.spec.label == "qubo_3" and g.spec.dataset == "mnist")
-    columns = charts.history_columns(group, "gap")
+    columns = report_page.history_columns(group, "gap")
     assert columns.shape == (2, 21)
     assert columns[0, 20] == columns[0, 19] == pytest.approx(0.01)

@@ -16,7 +16,7 @@ import numpy as np
 from annealfit.studies.paper_tables import BENCHMARK_DATASETS
 from annealfit.studies.records import CLASSICAL, Record, RunSpec
 from annealfit.studies.report import drawing, tables
-from annealfit.studies.report.tables import Cell, Column, Row, Table
+from annealfit.studies.report.tables import Cell, Row
 
 PAPER, PUBLISHED, PER_SEED = "the paper", "published", "filters drawn for each seed"
 BANKS = tuple(bank for bank in range(101) if bank != 42)  # seeds of random filter banks; the published one has 42
@@ -78,23 +78,26 @@ def compare(records: Iterable[Record]) -> Evidence:
     return Evidence(recalls, len(published), float(np.mean(published or [np.nan])), means_of_others)
 
 
-def table(records: Sequence[Record]) -> Table:
+def rows(records: Sequence[Record]) -> list[Row]:
     """A row for each row of the paper and each reading of it: recalls, their mean difference and correlation."""
-    found, rows = compare(records), list[Row]()
-    for row, recalls in found.recalls.items():
+    found = list[Row]()
+    for row, recalls in compare(records).recalls.items() if any(record.run.is_reading for record in records) else ():
         for title, own in recalls.items():
             cells = {"dataset": Cell(tables.dataset_title(row)), "reading": Cell(title)}
             cells |= {f"class_{label}": Cell(f"{value:.0f}", value) for label, value in enumerate(own)}
-            fit = tables.fit_of_recalls([*zip(own, recalls[PAPER], strict=True)])
-            rows.append(cells if title == PAPER else cells | tables.recall_cells(*fit))
-    notes = [*([chance(found)] if found.random_banks else []), *tables.layouts()["evidence"]["notes"]]
+            fit = {} if title == PAPER else tables.recall_cells([*zip(own, recalls[PAPER], strict=True)])
+            found.append(cells | fit)
+    return found
+
+
+def notes(records: Sequence[Record]) -> list[str]:
+    """What the table does not show: what is missing, how likely the match is by chance, and what is not known."""
+    found = compare(records)
     every = [(row, title, spec) for row in BENCHMARK_DATASETS for title, spec in readings(row, 0).items()]
     lacking = sorted({spec.source for row, title, spec in every if title not in found.recalls.get(row, ())})
-    if lacking:
-        names = ", ".join(map(tables.dataset_title, lacking))
-        notes.insert(0, f"Left out, or not run yet: {names}. Data sets whose files are not here are left out.")
-    columns = [Column(f"class_{label}", str(label), numeric=True) for label in range(10)]
-    return tables.make_table("evidence", rows, columns, notes)
+    names = ", ".join(map(tables.dataset_title, lacking))
+    told = [f"Left out, or not run yet: {names}. Data sets whose files are not here are left out."] if lacking else []
+    return told + ([chance(found)] if found.random_banks else []) + tables.layouts()["evidence"]["notes"]
 
 
 def chance(found: Evidence) -> str:

@@ -27,7 +27,7 @@ from annealfit.data.datasets import Dataset
 from annealfit.studies.paper_tables import DATASETS
 from annealfit.studies.records import ANNEALED, COUNTERPART, Record, RunSpec
 from annealfit.studies.report import drawing, tables
-from annealfit.studies.report.tables import Cell, Table
+from annealfit.studies.report.tables import Cell, Row
 from annealfit.studies.training_run import record_of_predictions
 
 _PATCH, _ATOMS, _COMPONENTS, _UNITS, _LEARNERS = 5, 64, 64, 128, 50
@@ -125,20 +125,20 @@ def _counts(fitted: Any) -> dict[str, int]:
     raise TypeError(f"{fitted!r} has no model that is trained by annealing")
 
 
-def table(records: Sequence[Record]) -> Table:
+def rows(records: Sequence[Record]) -> list[Row]:
     """A row for each data set and pair of models: accuracy, κ and seconds of both, and what was solved."""
     found = tables.groups(records, "family")
     columns = {"accuracy_percent": "test_accuracy_percent", "kappa": "kappa", "seconds": "seconds"}
-    rows = tables.side_by_side(found, {ANNEALED: "", COUNTERPART: "classical_"}, columns)
+    by_subject = tables.side_by_side(found, {ANNEALED: "", COUNTERPART: "classical_"}, columns)
     for group in found:
         if group.spec.method == ANNEALED:
-            solves, variables = group.mean("solves"), int(max(group.values("variables")))
-            rows[group.subject] |= {
-                "solves": tables.count_cell(round(solves)),
+            variables = int(max(group.values("variables")))
+            by_subject[group.subject] |= {
+                "solves": tables.count_cell(round(group.mean("solves"))),
                 "variables": tables.count_cell(variables),
                 "fits": Cell("yes" if variables <= max(tables.LARGEST_CLIQUES.values()) else "no"),
             }
-    return tables.make_table("family", rows.values())
+    return [*by_subject.values()]
 
 
 def draw(records: Sequence[Record]) -> Any:

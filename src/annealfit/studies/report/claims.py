@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from annealfit.studies.paper_tables import bits_of
 from annealfit.studies.records import CLASSICAL, IMAGES, Record
 from annealfit.studies.report import tables
-from annealfit.studies.report.tables import Cell, Column, Group, Row, Table, dataset_title, signed
+from annealfit.studies.report.tables import Cell, Group, Row, dataset_title, signed
 
 _TEST = "test_accuracy_percent"
 _HOLDS, _BETTER, _FAILS = "holds", "better", "does not hold"
@@ -17,18 +17,16 @@ _VERDICTS = {_HOLDS: "near", _BETTER: "better", _FAILS: "far"}
 _Answers = dict[str, tuple[str, str]]  # by the claim's key: one of these words, and the evidence
 
 
-def claims_table(records: Sequence[Record]) -> Table:
+def claim_rows(records: Sequence[Record]) -> list[Row]:
     """What the paper says in words, and whether it holds here under each preset."""
-    readings = tables.readings_of(records)
-    answers = {name: _check_claims(records, *reading) for name, reading in readings.items()}
+    answers = {name: _check_claims(records, *reading) for name, reading in tables.readings_of(records).items()}
     rows: list[Row] = []
-    for key, claim, papers in tables.layouts()["claims"]["rows"] if readings else ():
-        row = {"claim": Cell(claim), "paper": Cell(papers)}
-        for name in readings:
-            word, evidence = answers[name].get(key, ("not run", ""))
+    for key, claim, papers in tables.layouts()["claims"]["rows"] if answers else ():
+        rows.append(row := {"claim": Cell(claim), "paper": Cell(papers)})
+        for name, own in answers.items():
+            word, evidence = own.get(key, ("not run", ""))
             row[name] = Cell(f"{word}: {evidence}" if evidence else word, word, verdict=_VERDICTS.get(word, ""))
-        rows.append(row)
-    return tables.make_table("claims", rows, [Column(name, name) for name in readings])
+    return rows
 
 
 def _from_to(values: Sequence[float], digits: int = 0) -> str:
@@ -60,25 +58,23 @@ def _check_claims(records: Sequence[Record], images: str, preset: str) -> _Answe
         ours, theirs = most["digits"], baselines["digits"]
         gain = ours.mean(_TEST) - theirs.mean(_TEST)
         whether("accuracy", gain > 0, f"{signed(gain)} points")
-        entropies = [group.mean("cross_entropy") for group in (ours, theirs)]
+        entropies = [group.mean("final_loss") for group in (ours, theirs)]
         whether("entropy", entropies[0] < entropies[1], "{:.3f} against {:.3f}".format(*entropies))
     if by_bits[5]:
         means = [group.mean(_TEST) for group in by_bits[5].values()]
         whether("five_bits", max(means) <= 40, f"{_from_to(means)} % test accuracy", _BETTER)
-    gains = [
-        (g.mean(_TEST) - baselines[name].mean(_TEST), name) for name, g in by_bits[10].items() if name in baselines
-    ]
+    gains = {name: g.mean(_TEST) - baselines[name].mean(_TEST) for name, g in by_bits[10].items() if name in baselines}
     if gains:
-        gain, name = min(gains)
-        whether("ten_bits", gain >= -10, f"at worst {signed(gain)} points, {dataset_title(name)}")
-    chances = [
-        (name, tables.paired_p(tables.paired_gains(most[name], baselines[name])))
+        name = min(gains, key=lambda name: gains[name])
+        whether("ten_bits", gains[name] >= -10, f"at worst {signed(gains[name])} points, {dataset_title(name)}")
+    chances = {
+        name: tables.paired_p(tables.paired_gains(most[name], baselines[name]))
         for name in tables.PAPER_SIGNIFICANT
         if name in most
-    ]
-    if len(chances) == len(tables.PAPER_SIGNIFICANT) and not any(math.isnan(p) for _, p in chances):
-        evidence = ", ".join(f"{dataset_title(name)} p {tables.p_text(p)}" for name, p in chances)
-        whether("significant", all(p < 0.05 for _, p in chances), evidence)
+    }
+    if len(chances) == len(tables.PAPER_SIGNIFICANT) and not any(map(math.isnan, chances.values())):
+        evidence = ", ".join(f"{dataset_title(name)} p {tables.p_text(p)}" for name, p in chances.items())
+        whether("significant", max(chances.values()) < 0.05, evidence)
     shares = [group.mean("raising_percent") for group in own if group.values("raising")]
     if shares:
         low, high = tables.PAPER_RAISING_PERCENT
@@ -126,7 +122,7 @@ def agreement_rows(records: Sequence[Record]) -> list[Row]:
             row["within_2_std"] = tables.count_cell(sum(deviation <= 2 for deviation in deviations))
         if recalls := [pairs for pairs in map(tables.recall_pairs, members) if pairs]:
             pairs = [pair for own in recalls for pair in own]
-            row |= tables.recall_cells(*tables.fit_of_recalls(pairs)) | {"recalls": tables.count_cell(len(pairs))}
+            row |= tables.recall_cells(pairs) | {"recalls": tables.count_cell(len(pairs))}
             correlations = [fit[1] for fit in map(tables.fit_of_recalls, recalls) if not math.isnan(fit[1])]
             row["recall_correlation"] = Cell(_from_to(correlations, 2) if correlations else "–")
         rows.append(row)

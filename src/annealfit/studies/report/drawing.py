@@ -11,7 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from annealfit._support.errors import InvalidInputError, require
 from annealfit._support.files import replacing
@@ -100,6 +103,12 @@ def save_figure(figure: Any, path: Path) -> Path:
     with replacing(path) as file:
         figure.savefig(file, format=path.suffix.lstrip(".").lower(), dpi=_DOTS_PER_INCH)
     return path
+
+
+def save_pixels(image: ArrayLike, file: IO[bytes]) -> None:
+    """Write a grey image with values from 0 to 1 as PNG, a pixel for each."""
+    pixels = np.nan_to_num(np.asarray(image, float))
+    plotting("image").imsave(file, pixels, cmap="gray", vmin=0, vmax=1, format="png")
 
 
 def check_picture(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def save_run_figures(run: TrainingRun, folder: Path) -> None:
     if len(first.sample_labels):  # else rows that are no images
         for label, pixels in list(zip(first.sample_labels.tolist(), first.sample_images, strict=True))[:10]:
             with replacing(folder / "samples" / f"class-{label}.png") as file:
-                drawing.plotting("image").imsave(file, pixels, cmap="gray", vmin=0, vmax=1, format="png")
+                drawing.save_pixels(pixels, file)
         if run.initial_filters is not None:
             figures["filters"] = draw_filters(run.initial_filters, run.model.features.filters_)
     for name, figure in figures.items():
@@ -64,26 +65,21 @@ def draw_convergence(records: Sequence[Record], title: str) -> Any:
         across["iteration"] = "Turn of a layer, or an epoch of Adam"
     for axes, (label, column, against, validation) in zip(panels, _PANELS, strict=True):
         for record, colour in zip(records, SERIES, strict=False):
-            _draw_course(axes, record, colour, column, against, validation)
+            name, history = shown_plainly(record.method), record.history
+            if not history:
+                level = record.loss if column == "loss" else record.train["accuracy"]
+                axes.axhline(level, color=colour, linestyle="--", linewidth=1.2, label=name)
+                continue
+            places = np.maximum(history[against], 1e-4)  # a logarithmic axis has no zero
+            axes.plot(places, history[column], color=colour, linewidth=1.5, label=name)
+            if validation in history:
+                penalty = np.subtract(history["loss"], history["cross_entropy"]) if column == "loss" else 0.0
+                style = {"linewidth": 1.2, "linestyle": ":", "label": f"{name}, validation"}
+                axes.plot(places, history[validation] + penalty, color=colour, **style)
         # A method that is done in ten iterations stands beside one that takes a thousand.
         dress(axes, log="x", xlabel=across[against], ylabel=label)
     drawing.legend_below(figure, panels[0].get_legend_handles_labels()[0])
     return figure
-
-
-def _draw_course(axes: Any, record: Record, colour: str, column: str, across: str, validation: str | None) -> None:
-    name = shown_plainly(record.method)
-    if not record.history:
-        level = record.loss if column == "loss" else record.train["accuracy"]
-        axes.axhline(level, color=colour, linestyle="--", linewidth=1.2, label=name)
-        return
-    places = np.maximum(record.history[across], 1e-4)  # a logarithmic axis has no zero
-    axes.plot(places, record.history[column], color=colour, linewidth=1.5, label=name)
-    if validation in record.history:
-        values = np.array(record.history[validation])
-        if column == "loss":
-            values += np.subtract(record.history["loss"], record.history["cross_entropy"])
-        axes.plot(places, values, color=colour, linewidth=1.2, linestyle=":", label=f"{name}, validation")
 
 
 def draw_filters(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[np.float64]]) -> Any:
@@ -103,17 +99,12 @@ def draw_filters(before: Sequence[NDArray[np.float64]], after: Sequence[NDArray[
         for name, filters, panels in zip(("before", "after"), (before, after), rows, strict=True):
             pictures = filters[layer][:count].mean(axis=1)
             most = float(np.abs(pictures).max()) or 1.0
-            _draw_pictures(panels, pictures, f"{name}\n±{most:.2g}", cmap="RdBu_r", vmin=-most, vmax=most)
+            left = {"transform": panels[0].transAxes, "ha": "right", "va": "center", "fontsize": 8, "color": INK}
+            panels[0].text(-0.15, 0.5, f"{name}\n±{most:.2g}", **left)
+            for axes, picture in zip(panels, pictures, strict=True):
+                axes.set_axis_off()
+                axes.imshow(picture, cmap="RdBu_r", vmin=-most, vmax=most)
     return figure
-
-
-def _draw_pictures(panels: Any, pictures: Any, name: str, **colours: Any) -> None:
-    for axes in panels:
-        axes.set_axis_off()
-    for axes, picture in zip(panels, pictures, strict=False):
-        axes.imshow(picture, **colours)
-    left = {"transform": panels[0].transAxes, "ha": "right", "va": "center", "fontsize": 8, "color": INK}
-    panels[0].text(-0.15, 0.5, shown_plainly(name), **left)
 
 
 # --- A comparison of samplers.
@@ -172,15 +163,11 @@ def draw_feasibility(rows: Sequence[Feasibility]) -> Any:
             known = {row.bits: row.resolutions[name] for row in own if name in row.resolutions}
             below = [100 * resolution.share_below[level] for resolution in known.values()]
             shares.plot(list(known), below, linestyle=line, label=f"d = {features}, {name}", **style)
-    cliques: dict[int, list[str]] = {}
-    for row in rows:
-        if row.chip not in cliques.setdefault(row.largest_clique, []):
-            cliques[row.largest_clique].append(row.chip)
-    for (clique, chips), line in zip(sorted(cliques.items()), ("--", ":", "-.", "-"), strict=False):
-        sizes.axhline(clique, color=drawing.SOFT, linewidth=1.1, linestyle=line, label=f"{', '.join(chips)}: {clique}")
-    whole = {"integer": True, "min_n_ticks": 1, "steps": [1, 2, 5, 10]}
+    cliques = {row.chip: row.largest_clique for row in rows}
+    for (chip, clique), line in zip(cliques.items(), cycle(("--", ":", "-.", "-"))):
+        sizes.axhline(clique, color=drawing.SOFT, linewidth=1.1, linestyle=line, label=f"{chip}: {clique}")
     for axes in (sizes, shares):
-        axes.xaxis.set_major_locator(drawing.plotting("ticker").MaxNLocator(**whole))
+        axes.set_xticks(sorted({row.bits for row in rows}))
         axes.legend(frameon=False, fontsize=8)
     dress(sizes, xlabel="Bits per weight update", ylabel="Variables of a problem, and largest cliques")
     label = f"Couplings below an error of {level} of the range, %"

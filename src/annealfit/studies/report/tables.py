@@ -10,12 +10,14 @@ import math
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from annealfit._support.files import without_nan
 from annealfit.studies.paper_tables import BITS, OUR_BITS, STUDY_SWEEPS, bits_of, paper_table
 from annealfit.studies.records import (
     CLASSICAL,
@@ -41,7 +43,6 @@ DATASET_TITLES = {
 }
 _STATED, _OTHER_IMAGES = "-stated", ", stated images"
 _READINGS = {preset + _OTHER_IMAGES * (kind == "stated"): (kind, preset) for kind in IMAGES for preset in RUN_PRESETS}
-METRICS = ("test_accuracy", "precision", "recall", "f1", "kappa", "mcc")  # on the test data
 SCORES = ("kappa", "mcc")  # from −1 to 1; the other metrics are shares
 # What the paper says in words: seeds of five on which 20 bits beat the classical baseline, the data sets on which that
 # is significant, and the share of updates that raise the loss.
@@ -71,11 +72,6 @@ class Cell:
     verdict: str = ""
     paper_spread: float | None = None
 
-    @property
-    def sort_key(self) -> float | str:
-        """What a column is ordered by: the number where there is one; a dash has none."""
-        return "" if self.text == "–" else self.text if self.value is None else self.value
-
 
 @dataclass(frozen=True)
 class Column:
@@ -103,15 +99,16 @@ class Table:
 Row = dict[str, Cell]  # by the names of columns
 
 
-def make_table(name: str, rows: Iterable[Row], more: Iterable[Column] = (), notes: Iterable[str] = ()) -> Table:
-    """The table of this name in `tables.toml`, with `more` columns at its end; a row may have cells for others too."""
+def make_table(name: str, rows: Sequence[Row], notes: Iterable[str] = ()) -> Table:
+    """The table of this name in `tables.toml`; an optional column is there if a row has a cell for it."""
     layout = layouts()[name]
-    columns = [Column(key, title, bool(kind), kind == ["compared"]) for key, title, *kind in layout["columns"]]
-    columns += more
-    cells = tuple(tuple(row.get(column.name, Cell("–")) for column in columns) for row in rows)
-    return Table(
-        name, layout["title"], layout["caption"], tuple(columns), cells, layout.get("headings", 1), tuple(notes)
+    columns = tuple(
+        Column(key, title, kind in (["number"], ["compared"]), kind == ["compared"])
+        for key, title, *kind in layout["columns"]
+        if kind != ["optional"] or any(key in row for row in rows)
     )
+    cells = tuple(tuple(row.get(column.name, Cell("–")) for column in columns) for row in rows)
+    return Table(name, layout["title"], layout["caption"], columns, cells, layout.get("headings", 1), tuple(notes))
 
 
 @cache
@@ -155,19 +152,18 @@ class Group:
         if spec.method != "qubo":
             return ""
         usual_sweeps = STUDY_SWEEPS if spec.dataset == "digits" and spec.preset != "annealfit" else None
-        studied = self.studied
-        parts = [f"{symbol} = {value:g}" for symbol, value in studied.values()]
-        if not studied and spec.num_sweeps != usual_sweeps:
+        parts = [f"{symbol} = {value:g}" for _, symbol, value in self.studied]
+        if not parts and spec.num_sweeps != usual_sweeps:
             parts.append(f"{spec.num_sweeps or 100} sweeps")
         if spec.max_iter is not None:
             parts.append(f"{spec.max_iter} iterations")
         return ", ".join(parts)
 
     @property
-    def studied(self) -> dict[str, tuple[str, float]]:
-        """Symbol and value of the settings that a study varies."""
-        settings = {"update_range": ("δ", self.spec.update_range), "step": ("α", self.spec.step)}
-        return {name: (symbol, value) for name, (symbol, value) in settings.items() if value is not None}
+    def studied(self) -> list[tuple[str, str, float]]:
+        """Name, symbol and value of the settings that a study varies."""
+        settings = ("update_range", "δ", self.spec.update_range), ("step", "α", self.spec.step)
+        return [(name, symbol, value) for name, symbol, value in settings if value is not None]
 
     @property
     def is_papers(self) -> bool:
@@ -179,13 +175,17 @@ class Group:
         """Whether these runs stand for their preset: its own settings, and the most bits it has."""
         return self.spec.preset is not None and not self.departure and self.spec.bits == max(bits_of(self.spec.preset))
 
-    def values(self, column: str) -> list[float]:
-        """The numbers of a table's column, one of every run that has it; without `_percent` at its end, as shares."""
-        scale, found = 100 if column.endswith("_percent") else 1, []
+    @cached_property
+    def _numbers(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
         for record in self.records:
-            number = _number(record, column.removesuffix("_percent"))
-            found += [] if number is None else [scale * number]
+            for name, number in numbers_of(record).items():
+                found.setdefault(name, []).append(number)
         return found
+
+    def values(self, column: str) -> list[float]:
+        """The numbers of a table's column, one of every run that has it."""
+        return self._numbers.get(column, [])
 
     def mean(self, column: str) -> float:
         """The mean of `values`."""
@@ -207,34 +207,28 @@ class Group:
             "model": Cell(spec.model or "–"),
             "runs": count_cell(len(self.records)),
         }
-        for setting, (symbol, value) in self.studied.items():  # the first column says it
+        for setting, symbol, value in self.studied:  # the first column says it
             row |= {setting: Cell(f"{symbol} = {value:g}", value), "method": Cell(method_title(spec.label))}
         return row
 
 
-def _number(record: Record, name: str) -> float | None:
-    """A number of a record: a metric, `class_3` (recall), `raising`, a `gap_` or an attribute; None without it."""
-    if name == "train_accuracy":
-        return record.train["accuracy"]
-    if name in METRICS:
-        return record.test[name.removeprefix("test_")]
-    if name == "raising":  # the share of updates that raise the regularised loss
-        changes = record.history.get("loss_change", np.empty(0))
-        return float(np.mean(changes > 0)) if len(changes) else None
-    if name.startswith("class_"):
-        label = int(name.removeprefix("class_"))
-        return float(record.recall[label]) if label < len(record.recall) else None
-    if name.startswith("gap_"):  # how far sampled energies stay above the lower bound that certifies them
-        gaps = record.history.get("gap", np.empty(0))
-        if not len(gaps):
-            return None
+def numbers_of(record: Record) -> dict[str, float]:
+    """The numbers of a finished run by the columns of the tables: shares, the same in percent, and others."""
+    found = record.test | {"train_accuracy": record.train.get("accuracy", math.nan)}
+    found |= {f"class_{label}": recall for label, recall in enumerate(record.recall.tolist())}
+    found["test_accuracy"] = found["accuracy"]
+    history = {name: column for name, column in record.history.items() if len(column)}
+    if "loss_change" in history:  # updates that raise the regularised loss
+        found["raising"] = float(np.mean(history["loss_change"] > 0))
+    found |= {f"{name}_percent": 100 * share for name, share in found.items()} | record.counts
+    found |= {"loss": record.loss, "final_loss": record.cross_entropy, "seconds": record.seconds}
+    if "gap" in history:  # of sampled energies to the lower bound that certifies them
+        gaps = history["gap"].astype(float)
         # A gap as large as the bound itself means that no update at all (energy 0) would have been as good.
-        bound = max(np.mean(np.abs(record.history["lower_bound"])), 1e-300)
-        parts = {"first": gaps[0], "mean": np.mean(gaps), "last": gaps[-1], "relative": np.mean(gaps) / bound}
-        return float(parts[name.removeprefix("gap_")])
-    if name in record.counts:
-        return record.counts[name]
-    return float(getattr(record, "cross_entropy" if name == "final_loss" else name))
+        bound = max(np.abs(history["lower_bound"]).mean(), 1e-300)
+        means = {"first": gaps[0], "mean": gaps.mean(), "last": gaps[-1], "relative": gaps.mean() / bound}
+        found |= {f"gap_{name}": float(mean) for name, mean in means.items()}
+    return found
 
 
 def method_title(label: str) -> str:
@@ -270,12 +264,9 @@ def groups(records: Iterable[Record], *tables: str) -> list[Group]:
     return [Group(found[key][0].run, tuple(found[key])) for key in sorted(found, key=_order)]
 
 
-def by_dataset(found: Sequence[Group]) -> dict[str, list[Group]]:
+def by_dataset(found: Iterable[Group]) -> dict[str, list[Group]]:
     """The groups of each data set, by `Group.data`."""
-    sets: dict[str, list[Group]] = {}
-    for group in found:
-        sets.setdefault(group.data, []).append(group)
-    return sets
+    return {data: list(members) for data, members in groupby(found, key=lambda group: group.data)}
 
 
 def _order(spec: RunSpec) -> tuple[Any, ...]:
@@ -375,15 +366,15 @@ def _wins_row(group: Group, baselines: Mapping[str, Group]) -> Row | None:
     if not gains:
         return None
     wins, p = sum(gain > 0 for gain in gains), paired_p(gains)
-    papers = PAPER_WINS.get(dataset) if group.spec.bits in BITS else None
-    won = Cell(f"{wins} of {len(gains)}", wins)
-    if papers is not None:
+    won, is_significant = Cell(f"{wins} of {len(gains)}", wins), False
+    if group.spec.bits in BITS and dataset in PAPER_WINS:
+        papers, is_significant = PAPER_WINS[dataset], dataset in PAPER_SIGNIFICANT
         won = Cell(won.text, wins, None, papers, f"{papers} of 5", wins - papers, signed(wins - papers, 0))
     return {
         "wins": won,
         "gain_points": mean_cell("gain_points", [100 * gain for gain in gains]),
         "p": Cell(p_text(p), p),
-        "p_paper": Cell("p < 0.05" if papers is not None and dataset in PAPER_SIGNIFICANT else "–"),
+        "p_paper": Cell("p < 0.05" if is_significant else "–"),
     }
 
 
@@ -441,47 +432,31 @@ def fit_of_recalls(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return float(np.abs(ours - theirs).mean()), float(np.corrcoef(ours, theirs)[0, 1]) if varies else math.nan
 
 
-def recall_cells(difference: float, correlation: float) -> Row:
+def recall_cells(pairs: Sequence[tuple[float, float]]) -> Row:
     """The fit of recalls as cells; dashes for NaN."""
-    found = ("difference", difference, ".1f"), ("correlation", correlation, ".2f")
-    return {f"recall_{name}": Cell(_with_spread(value, None, form), value) for name, value, form in found}
+    found = zip(("recall_difference", "recall_correlation"), fit_of_recalls(pairs), (".1f", ".2f"), strict=True)
+    return {name: Cell(_with_spread(value, None, form), value) for name, value, form in found}
 
 
-def _group_tables(records: Sequence[Record]) -> Iterator[Table]:
-    """The tables that have a row per group of their `runs`."""
-    found = groups(records)
-    baselines = {group.data: group for group in found if group.spec.method == CLASSICAL}
+def _group_rows(records: Sequence[Record]) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of the tables that have one per group of their `runs`."""
+    baselines = {group.data: group for group in groups(records) if group.spec.method == CLASSICAL}
     # Cells that are more than a mean; None leaves a group out.
     special: dict[str, Callable[[Group], Row | None]] = {
         "predictions": _predictions_row,
         "wins": lambda group: _wins_row(group, baselines),
         "raising": _raising_row,
-        "recall": lambda group: recall_cells(*fit_of_recalls(recall_pairs(group))),
+        "recall": lambda group: recall_cells(recall_pairs(group)),
         "gap": lambda group: {} if group.values("gap_first") else None,
     }
-    labels = range(max([10, *(len(group.records[0].confusion) for group in found)]))
-    classes = [Column(f"class_{label}_percent", f"Class {label}", True, True) for label in labels]
     for name, layout in layouts().items():
-        own, more = [group for part in layout.get("runs", ()) for group in groups(records, part)], []
-        if name == "recall":
-            more = classes
-        columns, rows = (*(key for key, *_ in layout["columns"]), *(column.name for column in more)), []
-        for group in own:
+        rows = []
+        for group in (group for part in layout.get("runs", ()) for group in groups(records, part)):
             cells = special[name](group) if name in special else {}
             if cells is not None:
                 row = group.names() | cells
-                rows.append(row | {column: group.cell(column) for column in columns if column not in row})
-        yield make_table(name, rows, more, _name_classes(own) if name == "recall" else ())
-
-
-def _name_classes(found: Sequence[Group]) -> list[str]:
-    """What the numbers of the classes stand for, on data sets whose classes have other names."""
-    named = {group.spec.dataset: group.records[0].class_names for group in found}
-    return [
-        f"{dataset_title(dataset)}: " + ", ".join(f"{label} {name}" for label, name in enumerate(names))
-        for dataset, names in named.items()
-        if tuple(names) != tuple(map(str, range(len(names))))
-    ]
+                rows.append(row | {key: group.cell(key) for key, *_ in layout["columns"] if key not in row})
+        yield name, rows
 
 
 # Tables 1 and 5: the parameter, the paper's value for digits and for the benchmark, and the value of a record.
@@ -497,40 +472,37 @@ _SETTINGS: tuple[tuple[str, str, str, Callable[[Record], Any]], ...] = (
 )
 
 
-def settings_table(records: Sequence[Record]) -> Table:
+def _settings_rows(records: Sequence[Record]) -> list[Row]:
     """The paper's settings, and those in the records of QUBO runs."""
-    presets, rows = presets_of(records), []
+    rows = []
     for study in ("digits", "benchmark"):
         found = [r for group in groups(records, study) if group.spec.method == "qubo" for r in group.records]
         for parameter, digits, benchmark, read in _SETTINGS if found else ():
             papers = digits if study == "digits" else benchmark
             words = {"study": study.capitalize(), "parameter": parameter, "paper": papers}
-            for preset in presets:
+            for preset in presets_of(records):
                 seen = sorted({read(record) for record in found if record.run.preset == preset})
                 # Runs that stop by themselves have many numbers of iterations: the ends alone.
                 words[preset] = f"{seen[0]} to {seen[-1]}" if len(seen) > 6 else ", ".join(map(str, seen)) or "–"
             rows.append({name: Cell(word) for name, word in words.items()})
-    return make_table("settings", rows, [Column(preset, preset) for preset in presets])
+    return rows
 
 
-def size_tables() -> tuple[Table, Table]:
-    """Variables and couplings of one class's problem by bits, and what the discussion says of them on hardware."""
-    papers = {int(row["bits"]): row for row in paper_table("qubo_size")}
+def _size_rows(*, compared: bool) -> Iterator[Row]:
+    """Variables and couplings of one class's problem by bits, and what fits a chip."""
+    papers = {int(row["bits"]): row for row in paper_table("qubo_size")} if compared else {}
     claims = {int(row["bits"]): row["claim"] for row in paper_table("hardware_claims")}
-    sizes, hardware = [], []
     for bits in sorted({*BITS, *OUR_BITS}):
-        n = N_PARAMETERS * bits
-        couplings, theirs = n * (n - 1) // 2, papers.get(bits)
-        counts = {"bits": count_cell(bits), "variables": count_cell(n), "couplings": count_cell(couplings)}
+        n, theirs = N_PARAMETERS * bits, papers.get(bits)
+        couplings = n * (n - 1) // 2
         fits = {"within_qubits": n <= PEGASUS_QUBITS, "within_couplers": couplings <= PEGASUS_COUPLERS}
         fits |= {f"clique_{chip.lower()}": n <= size for chip, size in LARGEST_CLIQUES.items()}
-        words = {name: "yes" if fit else "no" for name, fit in fits.items()} | {"paper_claim": claims.get(bits, "–")}
-        hardware.append(counts | {name: Cell(word) for name, word in words.items()})
-        if theirs is not None:
-            counts["variables"] = count_cell(n, int(theirs["logical_variables"]))
-            counts["couplings"] = count_cell(couplings, int(theirs["quadratic_terms"]))
-        sizes.append(counts)
-    return make_table("sizes", sizes), make_table("hardware", hardware)
+        yield {name: Cell("yes" if fit else "no") for name, fit in fits.items()} | {
+            "bits": count_cell(bits),
+            "variables": count_cell(n, int(theirs["logical_variables"]) if theirs else None),
+            "couplings": count_cell(couplings, int(theirs["quadratic_terms"]) if theirs else None),
+            "paper_claim": Cell(claims.get(bits, "–")),
+        }
 
 
 def side_by_side(
@@ -547,34 +519,38 @@ def side_by_side(
     return rows
 
 
-def filters_table(records: Sequence[Record]) -> Table:
-    """Test accuracy, loss and time of one network: filters frozen, trained by QUBOs, trained by Adam."""
-    columns = {"test_percent": "test_accuracy_percent", "loss": "loss", "seconds": "seconds"}
-    prefixes = {method: f"{method}_" for method in NETWORK_METHODS}
-    return make_table("filters", side_by_side(groups(records, "filters"), prefixes, columns).values())
-
-
 def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> list[Table]:
     """Every table that has rows, in the order of `tables.toml`; `asked` are the runs that should be there."""
     from annealfit.studies import evidence, family  # which are made of the groups of this module
     from annealfit.studies.report import claims
 
+    columns = {"test_percent": "test_accuracy_percent", "loss": "loss", "seconds": "seconds"}
+    of_filters = side_by_side(groups(records, "filters"), {name: f"{name}_" for name in NETWORK_METHODS}, columns)
     errors = [(record.run.id, record.error) for record in records if record.error is not None]
-    failures = make_table("failures", [{"run": Cell(run), "error": Cell(error)} for run, error in errors])
-    agreement = make_table("agreement", claims.agreement_rows(records))
-    made = [agreement, claims.claims_table(records), settings_table(records), filters_table(records), failures]
-    made += [family.table(records)]
-    if any(record.run.is_reading for record in records):
-        made += [evidence.table(records)]
-    tables = {table.name: table for table in (*made, *size_tables(), *_group_tables(records)) if table.rows}
-    ordered = (tables[name] for name in layouts() if name in tables)
-    return [replace(table, notes=(*_coverage(table, records, asked), *table.notes)) for table in ordered]
+    rows = {
+        **dict(_group_rows(records)),
+        "claims": claims.claim_rows(records),
+        "agreement": claims.agreement_rows(records),
+        "settings": _settings_rows(records),
+        "sizes": [*_size_rows(compared=True)],
+        "hardware": [*_size_rows(compared=False)],
+        "filters": [*of_filters.values()],
+        "evidence": evidence.rows(records),
+        "family": family.rows(records),
+        "failures": [{"run": Cell(run), "error": Cell(error)} for run, error in errors],
+    }
+    notes = {"evidence": evidence.notes(records) if rows["evidence"] else []}
+    return [
+        make_table(name, rows[name], (*_coverage(layout.get("runs", ()), records, asked), *notes.get(name, ())))
+        for name, layout in layouts().items()
+        if rows[name]
+    ]
 
 
-def _coverage(table: Table, records: Sequence[Record], asked: Collection[RunSpec]) -> list[str]:
-    """What a table lacks of the runs that were asked for, preset by preset."""
+def _coverage(tables: Sequence[str], records: Sequence[Record], asked: Collection[RunSpec]) -> list[str]:
+    """What is missing of the runs of these tables that were asked for, preset by preset."""
     found = {record.run: record.error is None for record in records}
-    own = {spec for spec in {*asked, *found} if main_table(spec) in layouts()[table.name].get("runs", ())}
+    own = {spec for spec in {*asked, *found} if main_table(spec) in tables}
     notes = []
     for title, (images, preset) in _READINGS.items():
         planned = {spec for spec in own if spec.images == images and spec.preset in (None, preset)}
@@ -588,15 +564,13 @@ def to_values(table: Table) -> list[dict[str, Any]]:
     """The rows as plain data; after a compared column come its spread, the paper's number and the difference."""
     rows = []
     for row in table.rows:
-        values: dict[str, Any] = {}
+        rows.append(values := dict[str, Any]())
         for column, cell in zip(table.columns, row, strict=True):
             values[column.name] = cell.value if column.numeric else cell.text
             if column.compared:
                 numbers = {"std": cell.spread, "paper": cell.paper, "difference": cell.difference}
                 values |= {f"{column.name}_{part}": number for part, number in numbers.items()}
-        finite = ((name, None if isinstance(v, float) and not math.isfinite(v) else v) for name, v in values.items())
-        rows.append(dict(finite))
-    return rows
+    return list(without_nan(rows))
 
 
 def to_csv(table: Table) -> str:
