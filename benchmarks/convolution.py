@@ -21,7 +21,7 @@ from annealfit import AnnealedConvNet, load_dataset
 from annealfit.models.baselines import train_adam
 from annealfit.data import convolution as network_rows
 from annealfit.training import FilterMethod
-from annealfit.studies.training_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
+from annealfit.studies.training_run import Fitted, fit_frozen_network, fit_network_by_adam, measure
 
 SEEDS = range(42, 47)
 SETTINGS = {"random_state": 42, "patience": None}
@@ -162,11 +162,11 @@ def digits():
             data = load_dataset("digits", seed=seed)
             net = AnnealedConvNet(n_filters=filters, random_state=seed, patience=None)
             for bits, name in zip((1, 2, 3), list(found)[1:4], strict=True):
-                trained = fit_network(data, net.set_params(bits=bits))
+                trained = Fitted.of(net.set_params(bits=bits).fit(data.X_train, data.y_train))
                 check_descent(trained.history)
-                found[name].append(measure_network(data, name, trained))
-            found["frozen"].append(measure_network(data, "frozen", fit_frozen_network(data, net)))
-            found["Adam"].append(measure_network(data, "Adam", fit_network_by_adam(data, net)))
+                found[name].append(measure(data, name, trained))
+            found["frozen"].append(measure(data, "frozen", fit_frozen_network(data, net)))
+            found["Adam"].append(measure(data, "Adam", fit_network_by_adam(data, net)))
         for name, records in found.items():
             tests = [100 * record.test["accuracy"] for record in records]
             rows.append([str(filters), name, f"{np.mean(tests):.1f}", f"{min(tests):.1f}–{max(tests):.1f}",

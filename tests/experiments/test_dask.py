@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
 from distributed import Client, LocalCluster
@@ -23,7 +24,7 @@ def cluster():
 def test_the_cluster_gives_the_same_records(cluster, tmp_path):
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     run_all(SPECS, here, in_turn)
-    outcome = run_all(SPECS, there, execute.on_dask(cluster.scheduler_address))
+    outcome = run_all(SPECS, there, partial(execute.on_dask, address=cluster.scheduler_address))
     assert outcome.failed == 0
     assert contents(there) == contents(here)
 
@@ -40,7 +41,7 @@ def test_a_killed_worker_costs_time_not_results(cluster, tmp_path):
     killer = threading.Thread(target=kill_soon)
     killer.start()
     store, reference = Store(tmp_path / "there"), Store(tmp_path / "here")
-    outcome = run_all(specs, store, execute.on_dask(cluster.scheduler_address))
+    outcome = run_all(specs, store, partial(execute.on_dask, address=cluster.scheduler_address))
     killer.join()
     assert (outcome.done, outcome.failed) == (6, 0)
     run_all(specs, reference, in_turn)

@@ -12,7 +12,7 @@ from annealfit.studies import paper_tables as paper
 from annealfit.studies.records import NETWORK_METHODS, RunSpec
 from annealfit.studies.report import tables
 from annealfit.studies.report.tables import groups
-from annealfit.studies.training_run import fit_frozen_network, fit_network, fit_network_by_adam, measure_network
+from annealfit.studies.training_run import Fitted, fit_frozen_network, fit_network_by_adam, measure
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,13 @@ def test_all_three_have_one_loss(data):
     """The loss of a record is the network's own, computed from filters and head alone."""
     net = AnnealedConvNet(n_filters=2, max_iter=14, random_state=1)
     loss, start = net.loss_and_start(data.X_train, data.y_train)
+
+    def fit_network(images, net):
+        return Fitted.of(net.fit(images.X_train, images.y_train))
+
     for fit in (fit_frozen_network, fit_network, fit_network_by_adam):
         network = fit(data, net)
-        record = measure_network(data, "any", network)
+        record = measure(data, "any", network)
         features = network.features
         flat = np.column_stack([features.filters_[0].transpose(0, 2, 3, 1).reshape(2, -1), features.biases_[0]])
         at_end = loss.at({"conv1": flat, "head": network.weights})
@@ -103,13 +107,13 @@ def test_reproduce_runs_the_papers_six_data_sets():
 
 
 def test_an_interrupted_training_is_measured_too(data):
-    from annealfit.studies.training_run import run_network_training
+    from annealfit.studies.training_run import run_training
 
     def interrupt(iteration):
         if iteration.row["iteration"] == 8:
             raise KeyboardInterrupt
 
-    run = run_network_training(data, AnnealedConvNet(n_filters=2, random_state=1), [interrupt])
+    run = run_training(data, AnnealedConvNet(n_filters=2, random_state=1), [interrupt])
     assert [record.method for record in run.records] == ["QUBO 3-bit", "Frozen filters", "Adam (rate 0.02)"]
     assert run.records[0].iterations == 8
     assert dataclasses.fields(run)[-1].name == "initial_filters"

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def undisturbed(tmp_path_factory):
 
 
 def test_records_do_not_depend_on_the_number_of_workers(tmp_path, undisturbed):
-    run_all(SPECS, Store(tmp_path), execute.on_this_machine(n_jobs=2))
+    run_all(SPECS, Store(tmp_path), partial(execute.on_this_machine, n_jobs=2))
     assert contents(Store(tmp_path)) == undisturbed
 
 

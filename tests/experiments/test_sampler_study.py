@@ -25,7 +25,6 @@ from annealfit.studies import Prepared
 from annealfit.studies.sampler_study import (
     ProblemSet,
     Solves,
-    Truth,
     compare_samplers,
     find_truth,
     rate_solves,
@@ -96,7 +95,7 @@ def rows_of(comparison, name):
 
 def toy(lowest, proven=True):
     problems = Problems((Curvature([[1.0]]),), np.zeros((len(lowest), 1)), np.ones(len(lowest)), bits=1)
-    return ProblemSet("toy", 0, problems, Truth(np.array(lowest), np.full(len(lowest), proven)))
+    return ProblemSet("toy", 0, problems, np.array(lowest), np.full(len(lowest), proven))
 
 
 def solves_of(*reads, seconds=(1.0,), **others):
@@ -140,8 +139,8 @@ def test_a_sampler_that_always_misses_most_problems_never_gets_there():
 def test_where_there_is_no_proof_the_best_that_any_sampler_found_counts():
     solves = {"one": solves_of([-1.0, -1.1]), "two": solves_of([-1.3, -1.3]), "broken": "out of order"}
     unproven, proven = toy([-1.2], proven=False), toy([-1.3])
-    assert unproven.knowing(solves).truth.energies == [-1.3]
-    assert proven.knowing({"one": solves_of([-1.4])}).truth.energies == [-1.3]  # rounding, then
+    assert unproven.knowing(solves).energies == [-1.3]
+    assert proven.knowing({"one": solves_of([-1.4])}).energies == [-1.3]  # rounding, then
     rows = rate_solves(unproven.knowing(solves), solves, target=1e-9)
     assert [row.proven for row in rows] == [False, False, False]
     assert [row.success.value for row in rows[:2]] == [0.0, 1.0]
@@ -169,10 +168,10 @@ def test_success_is_what_brute_force_says(digits, coordinates):
     )
     assert found.training == ()
     for taken in found.problem_sets:
-        assert (taken.coordinates, taken.bits) == (coordinates, 1)
+        assert taken.variant == (coordinates, 1)
         exact = np.array([answer.best_energy for answer in ExactSolver().solve(taken.problems, [0] * 10)])
-        assert taken.truth.is_proven
-        assert taken.truth.energies == pytest.approx(exact, rel=1e-12)
+        assert taken.proven.all()
+        assert taken.energies == pytest.approx(exact, rel=1e-12)
         (row,) = taken.own(found.solving)
         assert row.reads == (40,) * 10
         assert 0 < row.success.low < row.success.value < row.success.high < 1
@@ -189,16 +188,16 @@ def test_a_search_that_is_cut_short_is_not_a_proof(digits_features):
     method = Method(coordinates="raw", update_range=0.01, range_policy="fixed")
     classifier = AnnealedClassifier(bits=6, method=method, random_state=5)
     problems = classifier.problems(*digits_features)
-    truth = find_truth(problems, time_limit=1e-6)
-    assert not truth.is_proven
+    _, proven = find_truth(problems, time_limit=1e-6)
+    assert not proven.all()
 
 
 def test_what_is_not_convex_has_no_truth_but_the_best_known():
     problems = Problems((Curvature([[1.0, 2.0], [2.0, 1.0]]),), np.array([[0.3, 0.1]]), np.ones(1), bits=1)
-    truth = find_truth(problems)
-    assert (truth.is_proven, truth.energies[0]) == (False, np.inf)
-    taken = ProblemSet("bent", 0, problems, truth)
-    assert taken.knowing({"one": solves_of([-1.0, 0.0])}).truth.energies[0] == -1.0
+    energies, proven = find_truth(problems)
+    assert (proven.tolist(), energies.tolist()) == ([False], [np.inf])
+    taken = ProblemSet("bent", 0, problems, energies, proven)
+    assert taken.knowing({"one": solves_of([-1.0, 0.0])}).energies[0] == -1.0
 
 
 def test_the_problems_are_the_trainings_own(digits_features):
@@ -226,8 +225,8 @@ def test_a_classifiers_callbacks_and_checkpoint_are_left_alone(digits_features, 
 def test_the_truth_is_not_below_the_bounds_and_exact_search_always_finds_it(comparison):
     assert [taken.name for taken in comparison.problem_sets] == ["first", "late"]
     for taken in comparison.problem_sets:
-        assert taken.truth.is_proven
-        assert (taken.truth.energies >= lower_bounds(taken.problems, tight=True) - 1e-12).all()
+        assert taken.proven.all()
+        assert (taken.energies >= lower_bounds(taken.problems, tight=True) - 1e-12).all()
     for row in rows_of(comparison, "exact"):
         assert row.success.value == 1.0
         assert row.residual == pytest.approx(0, abs=1e-12)

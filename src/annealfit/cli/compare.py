@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from annealfit.samplers.catalogue import SAMPLERS
 from annealfit.samplers.protocol import Sampler
 
 if TYPE_CHECKING:
-    from annealfit.studies.sampler_study import Comparison, ProblemSet
+    from annealfit.studies.sampler_study import Comparison, SolveRow
 
 COMPARISON_FILE = "comparison.json"
 # Compared by default: all but the sampler that is paid for by use and the one that proves the optimum.
@@ -158,23 +159,20 @@ def split_samplers(text: str) -> tuple[str, ...]:
 
 def _describe(found: Comparison) -> dict[str, Any]:
     """The comparison as JSON; a number that is not finite stands for never, or for a failure."""
-    from annealfit.studies.sampler_study import CONFIDENCE, INTERVAL
-
-    how = {"annealfit": annealfit.__version__, "confidence": CONFIDENCE, "interval": INTERVAL}
     problems = [
         {
-            **pick(taken, "name", "coordinates", "bits", "after"),
+            **pick(taken, "name", "coordinates", "after"),
+            "bits": taken.problems.bits,
             "count": len(taken.problems),
             "variables": taken.problems[0].n_variables,
-            "energies": taken.truth.energies.tolist(),
-            "proven": taken.truth.proven.tolist(),
+            "energies": taken.energies.tolist(),
+            "proven": taken.proven.tolist(),
         }
         for taken in found.problem_sets
     ]
-    trained = [(pick(row, "coordinates", "bits"), row.record) for row in found.training]
     training = [
         {
-            **variant,
+            **({"coordinates": row.coordinates, "bits": row.bits} if row else {}),
             "sampler": record.method,
             "loss": record.loss,
             "loss_ratio": record.loss / found.optimum.loss,
@@ -183,8 +181,9 @@ def _describe(found: Comparison) -> dict[str, Any]:
             "losses": record.history["loss"].tolist() if record.history else [],
             "failure": record.error,
         }
-        for variant, record in (*trained, ({}, found.optimum))
+        for row, record in (*((row, row.record) for row in found.training), (None, found.optimum))
     ]
+    how = {"annealfit": annealfit.__version__, **pick(found, "confidence", "interval")}
     solving = [asdict(row) for row in found.solving]
     return {**how, "problems": problems, "solving": solving, "training": training, "notes": found.notes}
 
@@ -199,14 +198,14 @@ def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str
     for file_format in ("npz", "bqm"):
         try:
             for taken in found.problem_sets:
+                start = f"{taken.name}-{taken.coordinates}-{taken.problems.bits}-bits"
                 for number, problem in enumerate(taken.problems):
-                    name = f"{taken.name}-{taken.coordinates}-{taken.bits}-bits-class-{number}.{file_format}"
-                    write(problem, folder / "problems" / name, format=file_format)
+                    path = folder / "problems" / f"{start}-class-{number}.{file_format}"
+                    write(problem, path, format=file_format)
         except MissingDependencyError as error:
             notes.append(f"no {file_format} files: {error}")
     with replacing(folder / "comparison.csv") as file:
-        rows = [asdict(row) for row in found.solving]
-        file.write(csv_text([{**row, "success": row["success"]["value"]} for row in rows]).encode())
+        file.write(csv_text([{**asdict(row), "success": row.success.value} for row in found.solving]).encode())
     try:
         save_figure(draw_success(found), folder / "success.png")
     except MissingDependencyError as error:
@@ -220,41 +219,42 @@ def _number(value: float) -> str:
     return "never" if math.isinf(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _is_bound(row: Any) -> bool:
-    return not row.proven and row.seconds_to_solution < math.inf
+def _solution(row: SolveRow) -> str:
+    least = "" if row.proven or math.isinf(row.seconds_to_solution) else "≥ "
+    return least + _number(1e3 * row.seconds_to_solution)
 
 
 _SOLVING = (
+    Column("sampler", lambda row: row.sampler, "fold"),
     Column("residual\n%", lambda row: "0" if row.residual < _ROUNDING else _number(100 * row.residual)),
     Column("success\n%", lambda row: f"{'' if row.proven else '≤ '}{100 * row.success.value:.1f}"),
     Column("from–to", lambda row: f"{100 * row.success.low:.0f}–{100 * row.success.high:.0f}"),
     Column("ms per\nread", lambda row: _number(1e3 * row.seconds_per_read)),
-    Column("solution\nms", lambda row: "≥ " * _is_bound(row) + _number(1e3 * row.seconds_to_solution)),
+    Column("solution\nms", _solution),
 )
 
 
 def _print(found: Comparison) -> None:
     """A table per problem set and per set of trainings; failures below them."""
-    from annealfit.studies.sampler_study import CONFIDENCE, INTERVAL
-
-    name = Column("sampler", lambda row: row.sampler, "fold")
     for taken in found.problem_sets:
+        when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
+        bits, count, variables = taken.problems.bits, len(taken.problems), taken.problems[0].n_variables
+        what = f"{count} problems {when}, {taken.coordinates}, {count_bits(bits)}, {variables} variables"
         rows = [row for row in taken.own(found.solving) if row.failure is None]
-        print_table(rows, [name, *_SOLVING], title=_title(taken))
+        print_table(rows, _SOLVING, title=f"{what};\noptimum proven for {taken.proven.sum()} of {count}")
         say()
-    training = [
+    training = (
         Column("sampler", lambda record: record.method, "fold"),
         Column("loss ÷\noptimum", lambda record: f"{record.loss / found.optimum.loss:.5f}"),
-        Column("test\n%", lambda record: f"{100 * record.test.get('accuracy', math.nan):.1f}"),
+        Column("test\n%", lambda record: f"{100 * record.test['accuracy']:.1f}"),
         Column("iterations", lambda record: str(record.iterations or "")),
         Column("seconds", lambda record: f"{record.seconds:.2f}"),
         Column("QPU\nseconds", lambda r: "" if r.access_seconds is None else f"{r.access_seconds:.2f}"),
-    ]
-    for coordinates, bits in dict.fromkeys((row.coordinates, row.bits) for row in found.training):
-        records = [record for record in found.trained(coordinates, bits) if not record.error] + [found.optimum]
-        on_device = any(record.access_seconds is not None for record in records)
-        title = f"Training with each, {coordinates}, {count_bits(bits)}"
-        print_table(records, training[: None if on_device else -1], title=title)
+    )
+    for variant, trained in groupby(found.training, key=lambda row: (row.coordinates, row.bits)):
+        records = [row.record for row in trained if row.record.error is None]
+        title = f"Training with each, {variant[0]}, {count_bits(variant[1])}"
+        print_table([*records, found.optimum], training, title=title)
         say()
     failures = {row.record.method: row.record.error for row in found.training if row.record.error}
     failures |= {row.sampler: row.failure for row in found.solving if row.failure}
@@ -262,15 +262,8 @@ def _print(found: Comparison) -> None:
         say(f"{sampler} failed: {failure}")
     say(
         "Success: share of the reads that are the optimum. Solution: the time of a problem until one is, with "
-        f"{CONFIDENCE:.0%} confidence, median. From–to: {INTERVAL:.0%} confidence interval. Residual: mean of "
-        "(E − E*)/|E*| over reads. The time of a device is its access time. ≤ and ≥: an optimum was not proven within "
-        "--truth-limit, and the best energy known stands for it.",
+        f"{found.confidence:.0%} confidence, median. From–to: {found.interval:.0%} confidence interval. Residual: mean "
+        "of (E − E*)/|E*| over reads. The time of a device is its access time. ≤ and ≥: an optimum was not proven "
+        "within --truth-limit, and the best energy known stands for it.",
         wrap=True,
     )
-
-
-def _title(taken: ProblemSet) -> str:
-    when = f"after {taken.after} iterations" if taken.after else "of the first iteration"
-    count, proven = len(taken.problems), int(taken.truth.proven.sum())
-    what = f"{count} problems {when}, {taken.coordinates}, {count_bits(taken.bits)}"
-    return f"{what}, {taken.problems[0].n_variables} variables;\noptimum proven for {proven} of {count}"

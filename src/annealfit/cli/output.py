@@ -118,9 +118,10 @@ class Column:
 
 
 def print_table(rows: Sequence[Any], columns: Sequence[Column], *, title: str | None = None, keys: int = 1) -> None:
-    """Print a table so that it can be read whole; its first `keys` columns name the rows."""
+    """Print a table so that it can be read whole; the first `keys` columns name the rows, empty ones are left out."""
     if title is not None:
         console.print(plain(title), style="table.title", soft_wrap=True)
+    columns = [column for column in columns if not rows or any(map(column.cell, rows))]
     widest = console.width if console.is_terminal else _UNBOUNDED
     named, parts = list(columns[:keys]), [list(columns[: keys + 1])]
     for column in columns[keys + 1 :]:

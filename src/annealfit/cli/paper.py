@@ -85,7 +85,7 @@ def reproduce(
     try:
         with working_in(out), progress_bar("Runs", total=len(specs)) as update:
             update(completed=sum(map(store.is_done, specs)))
-            backend = on_this_machine(jobs) if dask is None else on_dask(dask)
+            backend = partial(on_dask, address=dask) if dask else partial(on_this_machine, n_jobs=jobs)
             tally = run_all(specs, store, backend, lambda record: update(advance=1, description=record.run.id))
     except KeyboardInterrupt:
         warn(f"Interrupted. Finished runs are stored in {out}: start it again to go on.")

@@ -286,13 +286,13 @@ def _network_training(
     load: Callable[..., Dataset], features: dict[str, Any], net: Any, baselines: bool
 ) -> Iterator[_Training]:
     """The training of a network with its filters."""
-    from annealfit.studies.training_run import run_network_training
+    from annealfit.studies import run_training
 
     images = load()
     net.set_params(**features)
     annealfit.RandomConvFeatures(**features).fit(images.X_train[:2])  # layers that do not fit the images fail here
     described = {**features, "random_state": net.random_state}
-    yield (images.X_train, images.y_train), described, partial(run_network_training, images, net, baselines=baselines)
+    yield (images.X_train, images.y_train), described, partial(run_training, images, net, baselines=baselines)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -23,20 +22,24 @@ from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import Dataset, DataWarning, load_dataset
 from annealfit.data.features import RandomConvFeatures
 from annealfit.models import AnnealedConvNet
-from annealfit.studies import family, records, training_run
+from annealfit.studies import family, records
 from annealfit.studies.records import Record, RunSpec, Store
-from annealfit.studies.training_run import Fitted, Prepared
+from annealfit.studies.training_run import (
+    Fitted,
+    Prepared,
+    environment,
+    fit_frozen_network,
+    fit_network_by_adam,
+    fit_optimum,
+    fit_sgd,
+    measure,
+)
 from annealfit.training.trainer import is_interrupt
 
 REGULARIZATION = 1e-3  # the paper's λ, for every method
 _SIZES: dict[str, Any] = {"n_filters": 2, "kernel_size": 3, "pool_size": 2}  # of the paper's network
 _LIMIT = np.sqrt(6 / 11)  # of the weights of the published bank, and of random ones in its place
 _PARENT_CHECK_SECONDS = 0.5
-_NETWORK_FITS = {
-    records.FROZEN_NETWORK: training_run.fit_frozen_network,
-    records.TRAINED_NETWORK: training_run.fit_network,
-    records.ADAM_NETWORK: training_run.fit_network_by_adam,
-}
 
 
 def execute(spec: RunSpec) -> Record:
@@ -48,35 +51,38 @@ def execute(spec: RunSpec) -> Record:
     try:
         with blas_threads(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far a run came
-            data = _load(replace(spec.baseline, bank=None))
             if spec.model is not None:
-                return family.train(spec, data)
-            if spec.method in _NETWORK_FITS:
-                net = AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed)
-                return training_run.measure_network(data, spec.label, _NETWORK_FITS[spec.method](data, net), spec)
+                return family.train(spec, _load(spec.baseline))
             prepared = _prepare(spec.baseline)
-            record = training_run.measure(prepared, spec.label, _fit_head(spec, prepared), spec)
+            data, net = (
+                prepared.dataset,
+                AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed),
+            )
+            match spec.method:
+                case records.CLASSICAL:
+                    fitted = fit_sgd(prepared, REGULARIZATION, spec.seed)
+                case records.OPTIMUM:
+                    fitted = fit_optimum(prepared, REGULARIZATION)
+                case records.FROZEN_NETWORK:
+                    fitted = fit_frozen_network(data, net)
+                case records.TRAINED_NETWORK:
+                    fitted = Fitted.of(net.fit(data.X_train, data.y_train))
+                case records.ADAM_NETWORK:
+                    fitted = fit_network_by_adam(data, net)
+                case _:
+                    fitted = Fitted.of(spec.classifier().fit(prepared.X_train, data.y_train))
+            record = measure(prepared if fitted.features is None else data, spec.label, fitted, spec)
             return replace(record, history={}) if spec.is_reading else record  # of hundreds, whose recalls are enough
     except Exception as error:
         if is_interrupt(error):  # not a fault of the run
             raise KeyboardInterrupt from error
         told = f"{type(error).__name__}: {error}"
-        return Record(spec.label, spec, error=told, environment=training_run.environment())
-
-
-def _fit_head(spec: RunSpec, prepared: Prepared) -> Fitted:
-    if spec.method == records.CLASSICAL:
-        return training_run.fit_sgd(prepared, REGULARIZATION, spec.seed)
-    if spec.method == records.OPTIMUM:
-        return training_run.fit_optimum(prepared, REGULARIZATION)
-    return training_run.fit_annealed(prepared, spec.classifier())
+        return Record(spec.label, spec, error=told, environment=environment())
 
 
 @lru_cache(maxsize=4)  # runs on the same images and filters follow each other
 def _load(baseline: RunSpec) -> Dataset:
-    how: dict[str, Any] = {}
-    if baseline.resize is not None:
-        how = {"resize": baseline.resize, "color": baseline.dataset == "cifar10"}
+    how: Any = {"resize": baseline.resize, "color": baseline.dataset == "cifar10"} if baseline.resize else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # the command line says it once, for all runs
         data = load_dataset(baseline.dataset, seed=baseline.seed, images=baseline.images, **how)
@@ -94,37 +100,24 @@ def _prepare(baseline: RunSpec) -> Prepared:
     if baseline.bank is not None:
         drawn = np.random.RandomState(baseline.bank).uniform(-_LIMIT, _LIMIT, features.filters_[0].shape)
         features = features.with_filters([drawn], features.biases_)
-    return Prepared(data, features, features.transform(data.X_train), features.transform(data.X_test))
-
-
-Backend = Callable[[Sequence[RunSpec]], Iterator[Record]]
+    return Prepared.of(data, features, fit=False)
 
 
 class LostWorkerError(AnnealfitError, RuntimeError):
     """A worker process ended before its runs were done."""
 
 
-def in_processes(
-    function: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], n_jobs: int, *, ordered: bool = False
-) -> Iterator[Any]:
-    """Yield the function of each tuple of arguments as it is finished; `n_jobs` is −1 for a process per processor."""
-    if n_jobs == 1:
-        yield from starmap(function, jobs)
-        return
+def on_this_machine(specs: Sequence[RunSpec], n_jobs: int = -1) -> Iterator[Record]:
+    """Execute runs in `n_jobs` processes; −1 is one per processor."""
     settings = {"backend": "loky", "initializer": _end_with_parent, "initargs": (os.getpid(),)}
-    order = "generator" if ordered else "generator_unordered"
+    jobs = Parallel(n_jobs, return_as="generator_unordered", batch_size=1, **settings)
     try:
-        yield from Parallel(n_jobs, return_as=order, batch_size=1, **settings)(starmap(delayed(function), jobs))
+        yield from map(execute, specs) if n_jobs == 1 else jobs(delayed(execute)(spec) for spec in specs)
     except BrokenExecutor as error:
         raise LostWorkerError(
             "a worker process was ended from outside, by the system if memory ran out; what is done is stored: "
             "start it again to go on, with fewer --jobs if memory is short"
         ) from error
-
-
-def on_this_machine(n_jobs: int = -1) -> Backend:
-    """Return a backend of `n_jobs` processes."""
-    return lambda specs: in_processes(execute, ((spec,) for spec in specs), n_jobs)
 
 
 def _end_with_parent(parent: int) -> None:
@@ -139,25 +132,21 @@ def _end_with_parent(parent: int) -> None:
         threading.Thread(target=watch, name="annealfit-parent-watch", daemon=True).start()
 
 
-def on_dask(address: str) -> Backend:
-    """Return a backend of the workers of a Dask cluster, which need annealfit and the files of the data sets."""
-
-    def run(specs: Sequence[RunSpec]) -> Iterator[Record]:
-        distributed = require("distributed", extra="dask", purpose="running on a Dask cluster")
-        lost = distributed.KilledWorker, distributed.client.FutureCancelledError, distributed.comm.CommClosedError
-        with distributed.Client(address, set_as_default=False) as client:
-            # The scheduler gives the runs of a lost worker to another one.
-            futures = [client.submit(execute, spec, key=f"annealfit-{spec.id}", retries=3) for spec in specs]
-            try:
-                for future in distributed.as_completed(futures, loop=client.loop):
-                    yield future.result()
-            except lost as error:
-                raise LostWorkerError(
-                    f"the Dask cluster at {address} lost what it was working on ({type(error).__name__}: {error}); "
-                    "what is done is stored: start it again to go on"
-                ) from error
-
-    return run
+def on_dask(specs: Sequence[RunSpec], address: str) -> Iterator[Record]:
+    """Execute runs on the workers of a Dask cluster, which need annealfit and the files of the data sets."""
+    distributed = require("distributed", extra="dask", purpose="running on a Dask cluster")
+    lost = distributed.KilledWorker, distributed.client.FutureCancelledError, distributed.comm.CommClosedError
+    with distributed.Client(address, set_as_default=False) as client:
+        # The scheduler gives the runs of a lost worker to another one.
+        futures = [client.submit(execute, spec, key=f"annealfit-{spec.id}", retries=3) for spec in specs]
+        try:
+            for future in distributed.as_completed(futures, loop=client.loop):
+                yield future.result()
+        except lost as error:
+            raise LostWorkerError(
+                f"the Dask cluster at {address} lost what it was working on ({type(error).__name__}: {error}); "
+                "what is done is stored: start it again to go on"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -172,7 +161,7 @@ class Tally:
 def run_all(
     specs: Sequence[RunSpec],
     store: Store,
-    backend: Backend,
+    backend: Callable[[Sequence[RunSpec]], Iterable[Record]] = on_this_machine,
     on_record: Callable[[Record], None] = lambda record: None,
 ) -> Tally:
     """Carry out the runs that have no record without an error, and store each record at once.

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from numbers import Integral
 from typing import Any
 
@@ -27,7 +27,7 @@ from annealfit.problems.problem import Problems
 from annealfit.samplers import LatticeSolver
 from annealfit.samplers.protocol import Sampler, solve_checked
 from annealfit.studies.records import Record
-from annealfit.studies.training_run import Prepared, fit_annealed, fit_optimum, measure
+from annealfit.studies.training_run import Fitted, Prepared, fit_optimum, measure
 from annealfit.training.method import as_method
 
 CONFIDENCE = 0.99  # with which a time to solution holds at least one success
@@ -64,34 +64,6 @@ def time_to_solution(seconds: float, share: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
-    """The lowest energies (P,) known of some problems, and which of them are proven to be the lowest there are."""
-
-    energies: NDArray[np.float64]
-    proven: NDArray[np.bool_]
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether the optimum of every problem is proven."""
-        return bool(self.proven.all())
-
-
-def find_truth(problems: Problems, time_limit: float = 10.0) -> Truth:
-    """Search every problem for its proven optimum, for `time_limit` seconds at most; then the best found counts.
-
-    A problem that is not convex is not searched: its lowest known energy is the lowest that samplers find.
-    """
-    solver = LatticeSolver(time_limit=time_limit)
-    try:
-        answers = solver.solve(problems, [0] * len(problems))
-    except InvalidInputError:
-        return Truth(np.full(len(problems), np.inf), np.zeros(len(problems), dtype=bool))
-    energies = np.array([answer.best_energy for answer in answers])
-    proven = np.array([answer.info["proven"] for answer in answers])
-    return Truth(energies, proven)
-
-
-@dataclass(frozen=True, eq=False)
 class Solves:
     """What a sampler's repeated solves of one problem set gave."""
 
@@ -102,23 +74,19 @@ class Solves:
 
 @dataclass(frozen=True, eq=False)
 class ProblemSet:
-    """The problems of one iteration of a training, which a sampler is handed together."""
+    """The P problems of one iteration of a training, which a sampler is handed together."""
 
     name: str
     after: int  # iterations before it
     problems: Problems
-    truth: Truth
+    energies: NDArray[np.float64]  # (P,), the lowest known
+    proven: NDArray[np.bool_]  # (P,), that there is no lower one
     coordinates: str = "raw"
-
-    @property
-    def bits(self) -> int:
-        """Bits per parameter."""
-        return self.problems.bits
 
     @property
     def variant(self) -> tuple[str, int]:
         """Coordinates and bits: what sets of one training have in common."""
-        return self.coordinates, self.bits
+        return self.coordinates, self.problems.bits
 
     def own(self, rows: Iterable[SolveRow]) -> list[SolveRow]:
         """The rows that are about these problems."""
@@ -127,12 +95,12 @@ class ProblemSet:
 
     def knowing(self, solves: Mapping[str, Solves | str]) -> ProblemSet:
         """The set with what samplers found: without a proof, the lowest energy of all is the best known."""
-        proven, lowest = self.truth.proven, self.truth.energies
+        lowest = self.energies
         for found in solves.values():
             if isinstance(found, Solves):
                 best = np.array([energies.min(initial=np.inf) for energies in found.reads])
-                lowest = np.where(proven, lowest, np.minimum(lowest, best))
-        return replace(self, truth=replace(self.truth, energies=lowest))
+                lowest = np.where(self.proven, lowest, np.minimum(lowest, best))
+        return replace(self, energies=lowest)
 
 
 @dataclass(frozen=True)
@@ -172,10 +140,8 @@ class Comparison:
     training: tuple[TrainingRow, ...]  # empty where no training was asked for
     optimum: Record  # of logistic regression
     notes: tuple[str, ...]  # warnings of the samplers
-
-    def trained(self, coordinates: str, bits: int) -> list[Record]:
-        """The trainings in these coordinates and with these bits."""
-        return [row.record for row in self.training if (row.coordinates, row.bits) == (coordinates, bits)]
+    confidence: float = CONFIDENCE
+    interval: float = INTERVAL
 
 
 def compare_samplers(
@@ -202,11 +168,8 @@ def compare_samplers(
     check_number("repeats", repeats, Integral, minimum=1)
     check_number("target", target, minimum=0)
     check_number("truth_seconds", truth_seconds, above=0)
-    variants = [
-        _copy(classifier, method__coordinates=basis, bits=number)
-        for basis in coordinates or (as_method(classifier.method).coordinates,)
-        for number in bits or (classifier.bits,)
-    ]
+    chosen = product(coordinates or (as_method(classifier.method).coordinates,), bits or (classifier.bits,))
+    variants = [_copy(classifier, method__coordinates=basis, bits=number) for basis, number in chosen]
     X, y = prepared.X_train, prepared.dataset.y_train
     training: list[list[TrainingRow]] = [[] for _ in variants]
     notes = dict[str, None]()  # each note once, in order
@@ -216,19 +179,17 @@ def compare_samplers(
         sets = [taken for v in variants for taken in take_problems(v, X, y, late=late, truth_seconds=truth_seconds)]
         solves: list[dict[str, Solves | str]] = [{} for _ in sets]
         for name, sampler in samplers.items():
-            trainer = sampler if trainers is None else trainers.get(name)
+            trainer, report = sampler if trainers is None else trainers.get(name), partial(on_solve, name)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
-                report = partial(on_solve, name)
                 for number, taken in enumerate(sets):
                     own_seed = child_seed(seed, _SOLVES, number)
                     try:
                         solves[number][name] = solve_repeatedly(sampler, taken, repeats, own_seed, report)
                     except (SamplerError, OSError) as error:
                         solves[number][name] = str(error)
-                if trainer is not None:
-                    for own, variant in zip(training, variants, strict=True):
-                        own.append(_train(name, _copy(variant, sampler=trainer), prepared, report))
+                for own, variant in zip(training, variants if trainer is not None else (), strict=False):
+                    own.append(_train(name, _copy(variant, sampler=trainer), prepared, report))
             notes |= dict.fromkeys(f"{name}: {warning.message}" for warning in caught)
     sets = [taken.knowing(found) for taken, found in zip(sets, solves, strict=True)]
     solving = (row for taken, found in zip(sets, solves, strict=True) for row in rate_solves(taken, found, target))
@@ -241,18 +202,25 @@ def take_problems(
     """The problems of the first iteration and, unless `late` is 0, those after `late` iterations by its own sampler."""
     check_number("late", late, Integral, minimum=0)
     endless = _copy(classifier, max_iter=late + 1, tol=0.0, patience=None, time_limit=None)
-    sets = []
+    taken = []
     for name, after in (("first", 0), ("late", late))[: 2 if late else 1]:
         problems = endless.problems(X, y, after=after)
-        truth = find_truth(problems, truth_seconds)
-        sets.append(ProblemSet(name, after, problems, truth, _coordinates_of(classifier)))
-    return tuple(sets)
+        energies, proven = find_truth(problems, truth_seconds)
+        taken.append(ProblemSet(name, after, problems, energies, proven, _coordinates_of(classifier)))
+    return tuple(taken)
 
 
-def _coordinates_of(classifier: AnnealedClassifier) -> str:
-    """The word of the classifier's coordinates, or the type's name where they are an object."""
-    given = as_method(classifier.method).coordinates
-    return given if isinstance(given, str) else type(given).__name__
+def find_truth(problems: Problems, time_limit: float = 10.0) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The lowest energy of every problem found within `time_limit` seconds, and whether it is proven to be the lowest.
+
+    A problem that is not convex is not searched: its lowest known energy is the lowest that samplers find.
+    """
+    try:
+        answers = LatticeSolver(time_limit=time_limit).solve(problems, [0] * len(problems))
+    except InvalidInputError:
+        return np.full(len(problems), np.inf), np.zeros(len(problems), dtype=bool)
+    energies = np.array([answer.best_energy for answer in answers])
+    return energies, np.array([answer.info["proven"] for answer in answers])
 
 
 def with_reads(sampler: Sampler, reads: int) -> Sampler:
@@ -305,53 +273,55 @@ def rate_solves(taken: ProblemSet, solves: Mapping[str, Solves | str], target: f
     A read succeeds if its energy is within a relative `target` of the lowest that is known of the problem. The time to
     solution is the median over the problems: that of a pooled share would hide that a sampler never finds some.
     """
-    named = {name: SolveRow(name, taken.name, *taken.variant, proven=taken.truth.is_proven) for name in solves}
-    return [
-        replace(named[name], failure=found) if isinstance(found, str) else _rate(named[name], taken, found, target)
-        for name, found in solves.items()
-    ]
+    rows, limits = [], taken.energies + target * np.abs(taken.energies)
+    for name, found in solves.items():
+        rows.append(row := SolveRow(name, taken.name, *taken.variant, proven=bool(taken.proven.all())))
+        if isinstance(found, str):
+            rows[-1] = replace(row, failure=found)
+            continue
+        reads = tuple(map(len, found.reads))
+        successes = tuple(int((own <= limit).sum()) for own, limit in zip(found.reads, limits, strict=True))
+        # The time of a device is its access time, which is paid for; around a simulated one the clock says nothing.
+        spent = float(np.median(found.seconds)) if found.access_seconds is None else found.access_seconds
+        per_read = spent * len(found.seconds) / sum(reads)
+        times = [time_to_solution(per_read, hits / max(count, 1)) for hits, count in zip(successes, reads, strict=True)]
+        # Nothing is below a proven optimum but by rounding.
+        residuals = [
+            np.maximum(own - best, 0.0).mean() / abs(best)
+            for own, best in zip(found.reads, taken.energies.tolist(), strict=True)
+            if len(own) and best
+        ]
+        rows[-1] = replace(
+            row,
+            access_seconds=found.access_seconds,
+            seconds_per_read=per_read,
+            reads=reads,
+            successes=successes,
+            success=estimate_share(sum(successes), sum(reads)),
+            seconds_to_solution=float(np.median(times)),
+            residual=float(np.mean(residuals)) if residuals else math.nan,
+        )
+    return rows
 
 
-def _rate(row: SolveRow, taken: ProblemSet, found: Solves, target: float) -> SolveRow:
-    lowest = taken.truth.energies
-    limits = lowest + target * np.abs(lowest)
-    reads = tuple(map(len, found.reads))
-    successes = tuple(int((own <= limit).sum()) for own, limit in zip(found.reads, limits, strict=True))
-    # The time of a device is its access time, which is paid for; around a simulated one the clock says nothing.
-    spent = float(np.median(found.seconds)) if found.access_seconds is None else found.access_seconds
-    per_read = spent * len(found.seconds) / sum(reads)
-    times = [time_to_solution(per_read, hits / max(count, 1)) for hits, count in zip(successes, reads, strict=True)]
-    # Nothing is below a proven optimum but by rounding.
-    residuals = [
-        float(np.maximum(own - best, 0.0).mean() / abs(best))
-        for own, best in zip(found.reads, lowest.tolist(), strict=True)
-        if len(own) and best
-    ]
-    return replace(
-        row,
-        access_seconds=found.access_seconds,
-        seconds_per_read=per_read,
-        reads=reads,
-        successes=successes,
-        success=estimate_share(sum(successes), sum(reads)),
-        seconds_to_solution=float(np.median(times)),
-        residual=float(np.mean(residuals)) if residuals else math.nan,
-    )
-
-
-def _train(
-    name: str, classifier: AnnealedClassifier, prepared: Prepared, on_iteration: Callable[[], Any]
-) -> TrainingRow:
+def _train(name: str, classifier: AnnealedClassifier, prepared: Prepared, report: Callable[[], Any]) -> TrainingRow:
     def progress(_: Any) -> None:  # a callback's answer would end the training
-        on_iteration()
+        report()
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the loss beside the optimum says how far it came
-            record = measure(prepared, name, fit_annealed(prepared, classifier.set_params(callbacks=[progress])))
+            classifier.set_params(callbacks=[progress]).fit(prepared.X_train, prepared.dataset.y_train)
+        record = measure(prepared, name, Fitted.of(classifier))
     except SamplerError as error:
         record = Record(name, error=str(error))
     return TrainingRow(_coordinates_of(classifier), classifier.bits, record)
+
+
+def _coordinates_of(classifier: AnnealedClassifier) -> str:
+    """The word of the classifier's coordinates, or the type's name where they are an object."""
+    given = as_method(classifier.method).coordinates
+    return given if isinstance(given, str) else type(given).__name__
 
 
 def _copy(classifier: AnnealedClassifier, **changes: Any) -> AnnealedClassifier:

@@ -48,16 +48,20 @@ class Prepared:
     X_test: Any
 
     @classmethod
-    def of(cls, dataset: Dataset, features: RandomConvFeatures | RowScaler) -> Prepared:
-        """Fit the features on the training part and compute those of both parts."""
-        return cls(dataset, features, features.fit_transform(dataset.X_train), features.transform(dataset.X_test))
+    def of(cls, dataset: Dataset, features: RandomConvFeatures | RowScaler, *, fit: bool = True) -> Prepared:
+        """Compute the features of both parts, fitted on the training part unless they are."""
+        X_train = features.fit_transform(dataset.X_train) if fit else features.transform(dataset.X_train)
+        return cls(dataset, features, X_train, features.transform(dataset.X_test))
 
     @classmethod
     def on_disk(cls, dataset: Dataset, features: RandomConvFeatures, folder: Path) -> Prepared:
         """Write the features in single precision to files of a folder, chunk by chunk."""
-        features.fit(dataset.X_train)
-        parts = ("train", dataset.X_train), ("test", dataset.X_test)
-        return cls(dataset, features, *(_write_features(features, X, folder / f"{name}.npy") for name, X in parts))
+        count, tables = features.fit(dataset.X_train).n_features_out_, []
+        for name, images in (("train", dataset.X_train), ("test", dataset.X_test)):
+            bounds = chunk_bounds(images, max(int(np.prod(images.shape[1:])), count))
+            blocks = (features.transform(images[first:last]) for first, last in bounds)
+            tables.append(NpyTable.write(folder / f"{name}.npy", (len(images), count), np.float32, blocks))
+        return cls(dataset, features, *tables)
 
     @property
     def n_classes(self) -> int:
@@ -67,13 +71,6 @@ class Prepared:
     def head(self, regularization: float) -> LinearHead:
         """Return the objective of the training part."""
         return LinearHead.of_arrays(self.X_train, self.dataset.y_train, self.n_classes, regularization)
-
-
-def _write_features(features: RandomConvFeatures, images: Any, path: Path) -> NpyTable:
-    count = features.n_features_out_
-    bounds = chunk_bounds(images, max(int(np.prod(images.shape[1:])), count))
-    blocks = (features.transform(images[first:last]) for first, last in bounds)
-    return NpyTable.write(path, (len(images), count), np.float32, blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +99,6 @@ class Fitted:
         return replace(self, features=features, filter_penalty=0.5 * net.regularization * squares)
 
 
-def fit_annealed(prepared: Prepared, classifier: AnnealedClassifier) -> Fitted:
-    """Train the classifier on the prepared features."""
-    return Fitted.of(classifier.fit(prepared.X_train, prepared.dataset.y_train))
-
-
 def fit_sgd(prepared: Prepared, regularization: float, seed: int) -> Fitted:
     """Train by the paper's SGD, from the uniform initial weights of the seed."""
     head = prepared.head(regularization)
@@ -123,11 +115,6 @@ def fit_optimum(prepared: Prepared, regularization: float) -> Fitted:
     certified = point.exact_loss - point.lower_bound() <= OPTIMUM_TOL * point.exact_loss
     reason = "tolerance" if certified else "stalled"
     return Fitted(result.weights, result.history, result.seconds, regularization, reason)
-
-
-def fit_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
-    """Train the network by annealing."""
-    return Fitted.of(net.fit(dataset.X_train, dataset.y_train))
 
 
 def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
@@ -155,32 +142,37 @@ def fit_network_by_adam(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     return Fitted(result.weights[HEAD], result.history, result.seconds, net.regularization).on(features, net)
 
 
-def measure(prepared: Prepared, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
-    """Return the record of a method: loss, the six metrics on both parts, history, answers to sample images."""
-    dataset, n_classes = prepared.dataset, prepared.n_classes
-    at_end = prepared.head(fitted.regularization).at(fitted.weights)
-    on_test = LinearHead.of_arrays(prepared.X_test, dataset.y_test, n_classes, 0.0).at(fitted.weights)
-    predicted, samples = _predict(on_test), {}
+def measure(data: Prepared | Dataset, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
+    """Return the record of a method: loss, the six metrics on both parts, history, answers to sample images.
+
+    The features of a data set are those that a network has trained.
+    """
+    if isinstance(data, Dataset):
+        assert fitted.features is not None, "a network has features of its own"
+        data = Prepared.of(data, fitted.features, fit=False)
+    dataset, n_classes, samples = data.dataset, data.n_classes, {}
+    at_end = data.head(fitted.regularization).at(fitted.weights)
+    on_test = LinearHead.of_arrays(data.X_test, dataset.y_test, n_classes, 0.0).at(fitted.weights)
     if len(dataset.X_test.shape) >= 3:  # images: the first of each class
         labels, places = np.unique(dataset.y_test, return_index=True)
-        features = np.concatenate([prepared.X_test[place : place + 1] for place in places.tolist()])
+        features = np.concatenate([data.X_test[place : place + 1] for place in places.tolist()])
         head = LinearHead.of_arrays(features.astype(np.float64), labels, n_classes, 0.0)
         (probabilities,) = map(head.at(fitted.weights).distribution, head.rows.chunks())
         samples["sample_images"], samples["sample_labels"] = dataset.X_test[places], labels.astype(np.int64)
         samples["sample_probabilities"] = np.ascontiguousarray(probabilities.T)
-    columns = {name: [row[name] for row in fitted.history] for name in (fitted.history[0] if fitted.history else ())}
+    # A missing number is NaN.
+    numbers = [{name: np.nan if value is None else value for name, value in row.items()} for row in fitted.history]
     return record_of_predictions(
         dataset,
         method,
-        predicted,
+        _predict(on_test),
         spec=spec,
         loss=at_end.loss + fitted.filter_penalty,
         cross_entropy=at_end.cross_entropy,
         seconds=fitted.seconds,
         stop_reason=fitted.stop_reason,
         train=classification_metrics(dataset.y_train, _predict(at_end)),
-        # A missing number is NaN.
-        history={name: np.array([np.nan if v is None else v for v in column]) for name, column in columns.items()},
+        history={name: np.array([row[name] for row in numbers]) for name in (numbers[0] if numbers else ())},
         **samples,
     )
 
@@ -199,14 +191,6 @@ def record_of_predictions(dataset: Dataset, method: str, predicted: NDArray[Any]
 
 def _predict(point: HeadPoint) -> NDArray[np.intp]:
     return np.concatenate([point.distribution(chunk).argmax(axis=0) for chunk in point.head.rows.chunks()])
-
-
-def measure_network(dataset: Dataset, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
-    """Return the record of a trained network."""
-    features = fitted.features
-    assert features is not None, "a network has features of its own"
-    prepared = Prepared(dataset, features, features.transform(dataset.X_train), features.transform(dataset.X_test))
-    return measure(prepared, method, fitted, spec)
 
 
 def environment() -> dict[str, str]:
@@ -236,67 +220,53 @@ class TrainingRun:
 
 
 def run_training(
-    prepared: Prepared,
-    classifier: AnnealedClassifier,
+    data: Prepared | Dataset,
+    estimator: AnnealedClassifier | AnnealedConvNet,
     callbacks: Sequence[Callback] = (),
     *,
     baselines: bool = True,
     rows: tuple[Any, Any] | None = None,
 ) -> TrainingRun:
-    """Fit `classifier`, and with `baselines` SGD and logistic regression on the same features.
+    """Fit a classifier on features, or a network on images; Ctrl-C ends the training, keeping its result.
 
-    `rows` are training features and labels elsewhere, as on a cluster. Ctrl-C ends the training, keeping its result.
+    `baselines` are SGD and logistic regression on the same features, or the same network with its filters frozen, and
+    trained by Adam from the same weights; all have the same loss: the penalty of the filters counts for frozen ones
+    too. `rows` are training features and labels elsewhere, as on a cluster.
     """
-    _fit_interruptibly(classifier, rows or (prepared.X_train, prepared.dataset.y_train), callbacks)
-    regularization, seed = classifier.regularization, seed_of(classifier.random_state)
-    fitted = {f"QUBO {classifier.bits}-bit": Fitted.of(classifier)}
-    if baselines:
-        fitted[f"SGD (rate {SGD_RATE})"] = fit_sgd(prepared, regularization, seed)
-        optimum = fit_optimum(prepared, regularization)
-        fitted["Logistic optimum" if optimum.stop_reason == "tolerance" else "Logistic regression, stalled"] = optimum
-    records = tuple(measure(prepared, method, found) for method, found in fitted.items())
-    return TrainingRun(prepared.dataset, _model(prepared, classifier), records)
-
-
-def run_network_training(
-    dataset: Dataset, net: AnnealedConvNet, callbacks: Sequence[Callback] = (), *, baselines: bool = True
-) -> TrainingRun:
-    """Fit `net`, then with `baselines` the same network with its filters frozen, and by Adam from the same weights.
-
-    All three have the same loss: the penalty of the filters counts for the frozen network too. Ctrl-C ends the
-    training and keeps its result so far.
-    """
-    _fit_interruptibly(net, (dataset.X_train, dataset.y_train), callbacks)
-    fitted = {f"QUBO {net.bits}-bit": Fitted.of(net)}
-    if baselines:
-        fitted["Frozen filters"] = fit_frozen_network(dataset, net)
-        fitted[f"Adam (rate {ADAM_RATE})"] = fit_network_by_adam(dataset, net)
-    records = tuple(measure_network(dataset, method, found) for method, found in fitted.items())
-    features, head = (step for _, step in net.to_pipeline().steps)
-    model = ImageClassifier(features, head, dataset.class_names, dataset.preparation)
-    return TrainingRun(dataset, model, records, net.initial_filters_)
-
-
-def _fit_interruptibly(estimator: Any, rows: tuple[Any, Any], callbacks: Sequence[Callback]) -> None:
+    dataset = data if isinstance(data, Dataset) else data.dataset
     estimator.set_params(callbacks=[*(estimator.callbacks or ()), *callbacks])
     try:
-        estimator.fit(*rows)
+        estimator.fit(*(rows or (data.X_train, dataset.y_train)))
     except KeyboardInterrupt:
         if not getattr(estimator, "history_", None):
             raise
     estimator.set_params(callbacks=None)
+    fitted = {f"QUBO {estimator.bits}-bit": Fitted.of(estimator)}
+    if baselines and isinstance(estimator, AnnealedConvNet):
+        fitted["Frozen filters"] = fit_frozen_network(dataset, estimator)
+        fitted[f"Adam (rate {ADAM_RATE})"] = fit_network_by_adam(dataset, estimator)
+    elif baselines:
+        assert isinstance(data, Prepared), "a classifier is trained on features"
+        regularization = estimator.regularization
+        fitted[f"SGD (rate {SGD_RATE})"] = fit_sgd(data, regularization, seed_of(estimator.random_state))
+        optimum = fit_optimum(data, regularization)
+        fitted["Logistic optimum" if optimum.stop_reason == "tolerance" else "Logistic regression, stalled"] = optimum
+    records = tuple(measure(data, method, found) for method, found in fitted.items())
+    return TrainingRun(dataset, _model(data, estimator), records, getattr(estimator, "initial_filters_", None))
 
 
-def _model(prepared: Prepared, classifier: AnnealedClassifier) -> ImageClassifier | AnnealedClassifier:
+def _model(data: Prepared | Dataset, estimator: Any) -> ImageClassifier | AnnealedClassifier:
     """A model that takes images, or rows as they were given: scaling of rows moves into the weights."""
-    features, names = prepared.features, prepared.dataset.class_names
+    if isinstance(data, Dataset):
+        features, classifier = (step for _, step in estimator.to_pipeline().steps)
+        return ImageClassifier(features, classifier, data.class_names, data.preparation)
+    features, names = data.features, data.dataset.class_names
     if isinstance(features, RandomConvFeatures):
-        return ImageClassifier(features, classifier, names, prepared.dataset.preparation)
-    model = copy.copy(classifier)
+        return ImageClassifier(features, estimator, names, data.dataset.preparation)
+    model = copy.copy(estimator)
     if features is not None:  # w·(x − μ)/σ + b = (w/σ)·x + (b − (w/σ)·μ)
-        model.coef_ = classifier.coef_ / features.scale_
-        model.intercept_ = classifier.intercept_ - model.coef_ @ features.mean_
+        model.coef_ = estimator.coef_ / features.scale_
+        model.intercept_ = estimator.intercept_ - model.coef_ @ features.mean_
     are_numbers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names)
-    labels = np.array([int(name) for name in names] if are_numbers else names)
-    model.classes_ = labels[classifier.classes_]
+    model.classes_ = np.array([int(name) for name in names] if are_numbers else names)[estimator.classes_]
     return model

@@ -122,8 +122,8 @@ def draw_success(found: Comparison) -> Any:
             shares.plot([100 * share.value], [place], color=SERIES[0], marker="o")
             if math.isfinite(row.seconds_to_solution):
                 times.plot([1e3 * row.seconds_to_solution], [place], color=SERIES[0], marker="o")
-        known = "" if taken.truth.is_proven else "; best known, not proven"
-        title = f"{taken.name.capitalize()} problems, {taken.coordinates}, K = {taken.bits}{known}"
+        known = "" if taken.proven.all() else "; best known, not proven"
+        title = f"{taken.name.capitalize()} problems, {taken.coordinates}, K = {taken.problems.bits}{known}"
         shares.set_title(title, fontsize=10, loc="left")
         for axes, labels in ((shares, list(map(shown_plainly, names))), (times, [""] * len(names))):
             axes.set_yticks(range(len(names)), labels, fontsize=9)
