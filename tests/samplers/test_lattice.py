@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import numpy as np
@@ -11,10 +12,11 @@ from random_problems import random_problem
 from annealfit import AnnealedClassifier
 from annealfit._support.errors import InvalidInputError
 from annealfit.problems.encoding import Encoding
-from annealfit.problems.problem import QuadraticProblem
+from annealfit.problems.problem import QuadraticProblem, group_by_curvature
 from annealfit.samplers import ExactSolver, LatticeSolver, SimulatedAnnealer
 from annealfit.samplers.native import _lattice, lattice
 from annealfit.samplers.native.lattice import Branching
+from annealfit.studies.instances import best_known, find_instance, make_problem
 
 
 def scale_of(problem):
@@ -92,12 +94,40 @@ def test_the_problems_of_a_training_are_proven(digits_features, bits):
         assert problem.lower_bound() <= answer.best_energy
 
 
+@pytest.mark.parametrize(
+    ("name", "nodes"), [("digits-d18-k10-raw-late-c0", 1000), ("digits-d72-k3-raw-late-c0", 20_000)]
+)
+def test_parameters_at_the_edge_of_the_box_cost_few_nodes(name, nodes):
+    """The ball around the minimum over the box proves them; the one around the minimum without a box did not."""
+    instance = find_instance(name)
+    answer = LatticeSolver(time_limit=None, max_nodes=nodes).sample(make_problem(instance))
+    assert answer.info["proven"]
+    assert answer.best_energy <= best_known(instance).energy * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_ball_bound_holds_for_all_levels(seed):
+    """Also where the first levels are far from the best, so that many parameters may leave the edge."""
+    generator = np.random.default_rng(seed)
+    problem = small_problem(seed, spread=2.0)
+    branching, (_, group), *_ = Branching.of(problem.shared_curvature), *group_by_curvature([problem])
+    top = problem.encoding.levels - 1
+    best = 2.0 * generator.integers(0, top + 1, problem.n_parameters) - top
+    shape, _, centres, energy = lattice._lattice_of(branching, group, best)
+    for levels in itertools.product(range(-top, top + 1, 2), repeat=problem.n_parameters):
+        z = np.array(levels, dtype=float)
+        exact = z @ (shape.matrix @ z + 2 * shape.gradient)
+        rows = z - centres + np.array([shape.pulls[k + 1 :, k] @ z[k + 1 :] for k in range(len(z))])
+        ball = shape.weights @ rows**2 - shape.offset - shape.ball_error
+        assert ball <= exact or exact >= energy
+
+
 @pytest.fixture(scope="module")
 def hard_problem():
-    """Thirty parameters, far from diagonal, nearly all at the edge of the box: more than a few nodes."""
+    """Forty parameters, far from diagonal, nearly all inside the box: more than a few nodes."""
     generator = np.random.default_rng(3)
-    features = generator.normal(size=(40, 30)) + 3 * generator.normal(size=(40, 1))
-    return QuadraticProblem(features.T @ features / 40, generator.normal(size=30), Encoding(2, 0.5))
+    features = generator.normal(size=(50, 40)) + 3 * generator.normal(size=(50, 1))
+    return QuadraticProblem(features.T @ features / 50, generator.normal(size=40), Encoding(2, 3.0))
 
 
 @pytest.fixture(scope="module")

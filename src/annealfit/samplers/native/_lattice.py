@@ -3,13 +3,16 @@
 A parameter is an odd whole number z_j in {-edge, ..., -1, 1, ..., edge}: its update in units of the resolution, with
 edge = 2**K - 1. In these units the energy is
 
-    E(z) = z'Az + 2b'z = |R(z - c)|**2 - offset,        A = R'R with R upper triangular, c = -inv(A) b.
+    E(z) = z'Az + 2b'z = |S(z - x)|**2 + 2s'(z - x) + E(x),        A = S'S,  s = Ax + b,
 
-Parameters are decided from the last to the first, each from the level nearest to its centre outwards (the order of
-Schnorr and Euchner). Two bounds prune:
+where x is the minimum over the box. Parameters are decided from the last to the first, each from the level nearest to
+its centre outwards (the order of Schnorr and Euchner). Two bounds prune:
 
-*   The ball bound. Row k of R(z - c) depends on z_k, ..., z_{n-1} only, so what the decided rows add up to stays,
-    whatever the free parameters become. It costs next to nothing and knows neither the box nor the levels.
+*   The ball bound. Where x_j is inside the box, s_j = 0; where x_j is at its edge, a level at the distance t costs at
+    least 2|s_j|t >= 2|s_j|t**2 / T for t <= T, and those beyond T cost more than the best levels known. So with
+    R'R = A + diag(2|s_j| / T_j), R upper triangular, E(z) >= |R(z - x)|**2 + E(x). Row k of R(z - x) depends on
+    z_k, ..., z_{n-1} only, so what the decided rows add up to stays, whatever the free parameters become. It costs next
+    to nothing and does not know the levels.
 *   The level bound. For any x, and any D = diag(d) with d >= 0 and A - D positive semidefinite,
 
         z'Az + 2h'z  >=  -x'(A - D)x + sum_j min over levels t of (d_j t**2 + 2 s_j t),        s = (A - D)x + h,
@@ -42,7 +45,7 @@ class Lattice(NamedTuple):
     weights: Array  # R_kk squared, (n,)
     pulls: Array  # (n, n): R_kj / R_kk in row j, by how much z_j moves the centre of z_k
     edge: float
-    offset: float
+    offset: float  # minus the certificate of x
     tolerance: float  # energies that differ by less are the same
     ball_error: float  # how far rounding, and a ridge, may have raised a ball bound
     level_error: float  # the same of a level bound

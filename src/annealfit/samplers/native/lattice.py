@@ -34,6 +34,8 @@ _EPSILON = float(np.finfo(float).eps)
 _ROUNDING = 32 * _EPSILON  # of the scale, for each of n + 8 terms
 _FIRST_SWEEPS, _OTHER_SWEEPS, _MU_FACTOR = 12, 4, 0.5  # for all parameters, for each part; how mu falls
 _ROOT_ROUNDS = 30  # of a few sweeps each, for the bound that all others start from
+_NEWTON_STEPS = 20  # at most, to the minimum over the box; two or three are usual
+_MOST_PARTS = 128  # of the parameters that have a diagonal of their own
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,8 @@ class Branching:
 
     order: NDArray[np.intp]  # the last is decided first, (D,)
     matrix: Array  # G in this order
-    factor: Array  # R with RᵀR = G + ridge
-    ridge: float  # what a semidefinite curvature needs to have a factor
     slack: float  # by how much a matrix that was found positive definite may not be
-    shortfall: float  # how far below 0 the curvature's smallest eigenvalue is: rounding, where it was made
+    least: float  # the smallest eigenvalue; a little below 0 by rounding, where the curvature was made
     lifts: Array  # (D+1, D)
 
     @classmethod
@@ -161,10 +161,8 @@ class Branching:
         order = _order(curvature.inverse)
         matrix = np.ascontiguousarray(curvature.matrix[np.ix_(order, order)])
         slack = (len(matrix) + 2) * _EPSILON * float(np.trace(matrix))
-        shortfall = max(0.0, -float(np.linalg.eigvalsh(matrix)[0]))
-        factor, ridge = _factor(matrix, slack or 1.0)
-        lifts = _largest_diagonals(matrix, slack + shortfall)
-        return cls(order, matrix, factor, ridge, slack, shortfall, lifts)
+        least = float(np.linalg.eigvalsh(matrix)[0])
+        return cls(order, matrix, slack, least, _largest_diagonals(matrix, slack + max(-least, 0.0)))
 
 
 def _order(inverse: Array) -> NDArray[np.intp]:
@@ -196,13 +194,15 @@ def _largest_diagonals(matrix: Array, ridge: float) -> Array:
 
     A is the first i rows and columns of the matrix with the ridge. The sum is maximised with `mu·log det(A − diag(d))`
     added to it, mu falling, which keeps to the inside; in the end all but the ridge is taken. A diagonal
-    for i parameters does for fewer of them, so every part but the largest starts from the one before.
+    for i parameters does for fewer of them, so every part but the largest starts from the one before, and of many
+    parts some are left with that.
     """
     from annealfit.samplers.native import _lattice
 
     size, mu = len(matrix), 0.0
     lifts, inner = np.zeros((size + 1, size)), np.zeros(size)
-    for count in range(size, 0, -1):
+    stride = 1 + size // _MOST_PARTS
+    for count in range(size, 0, -stride):
         part, inner = matrix[:count, :count] + ridge * np.eye(count), inner[:count]
         try:
             inverse = np.linalg.inv(part - np.diag(inner))
@@ -218,7 +218,8 @@ def _largest_diagonals(matrix: Array, ridge: float) -> Array:
         _lattice.raise_diagonal(inverse, outer, ridge)
         for diagonal in (outer, inner):  # rounding may have led too far
             if diagonal.min() >= 0 and _is_positive(part - np.diag(diagonal)):
-                lifts[count, :count] = diagonal
+                for fewer in range(max(count - stride, 0) + 1, count + 1):
+                    lifts[fewer, :fewer] = diagonal[:fewer]
                 break
         else:
             inner = np.zeros(count)
@@ -243,15 +244,16 @@ class Search:
         from annealfit.samplers.native import _lattice  # numba takes a moment to load
 
         self._kernels, self._order, self._bits = _lattice, branching.order, problem.bits
-        self._lattice, centres = _lattice_of(branching, problem)
-        minimum = relax(problem, **TIGHT)[0][0][self._order] / problem.resolutions[0]
-        rows, squares = np.zeros((8, len(centres))), np.zeros((3, len(centres), len(centres)))
-        self._stack = stack = _lattice.Stack(np.zeros(3), *rows[:7], *squares, rows[7])  # type: ignore[call-arg]
         first = LevelAnnealer(num_sweeps=0).solve(problem, [0])[0].best_bits @ (1 << np.arange(problem.bits))
-        stack.best[:] = 2 * first[self._order] - self._lattice.edge
-        stack.counters[_lattice.BEST] = stack.best @ (self._lattice.matrix @ stack.best + 2 * self._lattice.gradient)
+        best = 2.0 * first[self._order] - (problem.levels - 1)
+        self._lattice, minimum, centres, energy = _lattice_of(branching, problem, best)
+        rows, squares = np.zeros((8, len(best))), np.zeros((3, len(best), len(best)))
+        self._stack = stack = _lattice.Stack(np.zeros(3), *rows[:7], *squares, rows[7])  # type: ignore[call-arg]
+        stack.best[:] = best
+        stack.counters[_lattice.BEST] = energy
         stack.centres[-1], stack.fields[-1], stack.relaxed[-1] = centres, self._lattice.gradient, minimum
         _lattice.open_root(self._lattice, stack, _ROOT_ROUNDS)
+        stack.floors[-1] = max(stack.floors[-1], -self._lattice.offset - self._lattice.level_error)
         self.is_finished = bool(stack.floors[-1] >= self.energy - self._lattice.tolerance)
 
     def advance(self, max_nodes: int) -> None:
@@ -279,24 +281,35 @@ class Search:
         return self.energy if self.is_finished else self._kernels.lower_bound(self._lattice, self._stack)
 
 
-def _lattice_of(branching: Branching, problem: Problems) -> tuple[Any, Array]:
-    """The problem in units of its resolution, and where its parameters would be without box and levels."""
+def _lattice_of(branching: Branching, problem: Problems, best: Array) -> tuple[Any, Array, Array, float]:
+    """The problem in units of its resolution; its minimum over the box, and as centres; the energy of known levels."""
     from annealfit.samplers.native import _lattice
 
     resolution, edge = float(problem.resolutions[0]), float(problem.levels - 1)
-    matrix, factor = branching.matrix * resolution**2, branching.factor * resolution
+    matrix = branching.matrix * resolution**2
     gradient = problem.gradients[0][branching.order] * resolution
-    size, diagonal = len(gradient), factor.diagonal()
-    shift = np.linalg.solve(factor.T, -gradient)
-    offset = float(shift @ shift)
+    size, energy = len(gradient), float(best @ (matrix @ best + 2 * gradient))
 
     corner = size * edge**2 * resolution**2  # the largest |u|² there is; a difference of two has up to 4 times that
     scale = edge**2 * np.abs(matrix).sum() + 2 * edge * np.abs(gradient).sum()
     rounding = _ROUNDING * (size + 8)
     margin = rounding * scale + 4 * corner * branching.slack
-    # The rows of R(z − c) can be larger than the energies that their squares make up: by Cauchy and Schwarz up to
-    # n·tr A, and by the offset. A ridge ρ adds ρ|u|² to the energy.
-    rows = size * edge**2 * np.trace(matrix) + offset
+
+    start = relax(problem, **TIGHT)[0][0][branching.order] / resolution
+    minimum, slopes, bound = _box_minimum(matrix, gradient, edge, start, margin)
+    gap = max(energy - bound, 0.0) + 2 * margin
+    # A level at the distance t from a minimum at the edge costs at least 2|s|t. What costs more than the gap is not
+    # searched; up to this `reach` 2|s|t is at least 2|s|t²/reach, which adds to the curvature.
+    costs = np.where(np.abs(minimum) == edge, 2 * np.maximum(-slopes * np.sign(minimum), 0.0), 0.0)
+    steps = np.floor(np.divide(gap, 2 * costs, out=np.full(size, edge), where=costs > 0))
+    reach = 2 * np.clip(steps, 1, edge)
+    factor, ridge = _factor(matrix + np.diag(costs / reach), branching.slack * resolution**2 or 1.0)
+    # Rounding moves all rows of R(z − x) together by no more than `moved`, and RᵀR by less than ε·n·tr RᵀR, as a ridge
+    # does. Both matter where the squares of the rows add up to the gap: there |z − x|² is at most `far`.
+    diagonal, trace = factor.diagonal(), float(np.square(factor).sum())
+    least = (branching.least - branching.slack) * resolution**2
+    far = min(gap / least if least > 0 else np.inf, 4 * size * edge**2)
+    moved = rounding * edge * np.sqrt(size * trace)
     lattice = _lattice.Lattice(
         matrix=matrix,
         gradient=gradient,
@@ -304,9 +317,32 @@ def _lattice_of(branching: Branching, problem: Problems) -> tuple[Any, Array]:
         weights=diagonal**2,
         pulls=np.ascontiguousarray((factor / diagonal[:, None]).T),
         edge=edge,
-        offset=offset,
+        offset=-bound,
         tolerance=float(2 * margin),
-        ball_error=float(rounding * (scale + rows) + corner * branching.ridge),
-        level_error=float(margin + 4 * corner * branching.shortfall),
+        ball_error=float(margin + moved * (2 * np.sqrt(gap) + moved) + far * (rounding * size * trace + ridge)),
+        level_error=float(margin + 4 * corner * max(-branching.least, 0.0)),
     )
-    return lattice, shift / diagonal
+    return lattice, minimum, factor @ minimum / diagonal, energy
+
+
+def _box_minimum(matrix: Array, gradient: Array, edge: float, x: Array, enough: float) -> tuple[Array, Array, float]:
+    """The minimum over the box, half the energy's slopes there, and the certificate of `problems.bounds`.
+
+    Newton steps of the parameters that are inside, until certificate and energy are near enough or do not come nearer.
+    """
+    best, found = -np.inf, (x, x)
+    for _ in range(_NEWTON_STEPS):
+        slopes = matrix @ x + gradient
+        apart = 2 * float(edge * np.abs(slopes).sum() + slopes @ x)
+        bound = float(x @ (slopes + gradient)) - apart
+        if not bound > best:
+            break
+        best, found = bound, (x, slopes)
+        if apart <= enough:
+            break
+        inside = (np.abs(x) < edge) | (slopes * x > 0)
+        outer = np.where(inside, 0.0, x)
+        step = np.linalg.lstsq(matrix[np.ix_(inside, inside)], -(gradient + matrix @ outer)[inside])[0]
+        x = outer
+        x[inside] = np.clip(step, -edge, edge)
+    return *found, best
