@@ -13,12 +13,9 @@ from annealfit.hardware.limits import (
     COUPLING_ERROR,
     ERROR_LEVELS,
     FIELD_ERROR,
-    DeviceRanges,
     resolve,
     torque_compensation,
 )
-
-MOCK_PROPERTIES = {"h_range": [-4.0, 4.0], "j_range": [-1.0, 1.0], "extended_j_range": [-2.0, 1.0]}
 
 
 @given(problems(max_variables=40))
@@ -49,13 +46,6 @@ def test_scaled_coefficients_fill_the_ranges_and_do_not_exceed_them(problem):
         resolution.chain_strength / ADVANTAGE.chain,
     ]
     assert max(filled) == pytest.approx(1, rel=1e-12)
-
-
-def test_ranges_come_from_a_solvers_properties():
-    assert DeviceRanges.of(MOCK_PROPERTIES) == ADVANTAGE
-    other = {"h_range": [-5.0, 3.0], "j_range": [-1.0, 0.5], "extended_j_range": [-1.5, 1.0]}
-    assert DeviceRanges.of(other) == DeviceRanges(field=3.0, coupling=0.5, chain=1.5)
-    assert DeviceRanges.of({"h_range": [-2.0, 2.0], "j_range": [-1.0, 1.0]}).chain == 1.0
 
 
 def test_share_below_counts_couplings_that_are_not_0_once():

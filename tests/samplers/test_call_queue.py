@@ -22,24 +22,16 @@ from dwave.cloud.exceptions import SolverAuthenticationError, SolverFailureError
 
 from annealfit import AnnealedClassifier
 from annealfit._support.errors import BudgetExhaustedError, SamplerError
-from annealfit.hardware.limits import published_timing
 from annealfit.samplers import BlockSampler, MockQPU, QPUSampler
 from annealfit.samplers.dwave import call_queue
-from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, DeviceAccess, Receipt
+from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, Ledger, Receipt
 
-PROPERTIES = {
-    "problem_timing_data": published_timing(),
-    "problem_run_duration_range": [0.0, 1e6],
-    "num_reads_range": [1, 10_000],
-    "h_range": [-4.0, 4.0],
-    "j_range": [-1.0, 1.0],
-}
 SECOND = 1e6  # of access time, in the device's microseconds
 
 
-def access(**settings):
+def queue_of(**settings):
     usual = {"max_access_seconds": None, "retries": 3, "backoff_seconds": 1.0, "timeout_seconds": 10.0}
-    return DeviceAccess(PROPERTIES, {}, **{**usual, **settings})
+    return CallQueue(Ledger(), Receipt(), **{**usual, **settings})
 
 
 @pytest.fixture
@@ -83,12 +75,12 @@ class Device:
 
 
 def carry_out(device, n_calls, **settings):
-    receipt, way = Receipt(), access(**settings)
+    queue = queue_of(**settings)
     calls = [Call(device.submit, reads=10, estimate=1.0) for _ in range(n_calls)]
-    CallQueue(way, receipt).carry_out(calls)
+    queue.carry_out(calls)
     assert all((call.answer is None) != (call.failure is None) for call in calls)
-    assert way.ledger.seconds == pytest.approx(receipt.access_seconds)
-    return calls, receipt, way
+    assert queue.ledger.seconds == pytest.approx(queue.receipt.access_seconds)
+    return calls, queue.receipt, queue
 
 
 def test_all_calls_go_out_before_one_is_waited_for(clock):
@@ -102,25 +94,24 @@ def test_all_calls_go_out_before_one_is_waited_for(clock):
 
 def test_the_budget_counts_what_is_in_flight(clock):
     device = Device(clock)
-    calls, receipt, way = carry_out(device, 5, max_access_seconds=3.5)
+    calls, receipt, queue = carry_out(device, 5, max_access_seconds=3.5)
     assert [call.answer is not None for call in calls] == [True, True, True, False, False]
     assert all(isinstance(call.failure, BudgetExhaustedError) for call in calls[3:])
     assert receipt.calls == 3
     assert device.log[:3] == ["call"] * 3
-    assert way.ledger.seconds == pytest.approx(3.0)
+    assert queue.ledger.seconds == pytest.approx(3.0)
 
 
 def test_a_call_is_given_up_only_once_those_in_flight_are_known_not_to_have_cost_less(clock):
     """Billed half of the estimate, six calls fit 3.5 s: as many as one after the other would have been made."""
     device = Device(clock, billed=0.5 * SECOND)
-    calls, _, way = carry_out(device, 8, max_access_seconds=3.5)
-    alone, one_by_one = access(max_access_seconds=3.5), 0
-    while alone.has_room(1.0):
-        alone.reserve(1.0)
-        alone.settle(1.0, 0.5)
-        one_by_one += 1
-    assert sum(call.answer is not None for call in calls) == one_by_one == 6
-    assert way.ledger.seconds == pytest.approx(3.0)
+    calls, _, queue = carry_out(device, 8, max_access_seconds=3.5)
+    alone = queue_of(max_access_seconds=3.5)
+    one_by_one = [Call(Device(clock, billed=0.5 * SECOND).submit, reads=10, estimate=1.0) for _ in range(8)]
+    for call in one_by_one:
+        alone.carry_out([call])
+    assert sum(call.answer is not None for call in calls) == sum(c.answer is not None for c in one_by_one) == 6
+    assert queue.ledger.seconds == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("where", ["at_once", "error"])
@@ -165,10 +156,10 @@ def test_a_problem_that_is_declined_costs_its_call_only(clock):
 
 
 def test_an_interrupt_leaves_what_is_in_flight_counted(clock):
-    device, receipt, way = Device(clock, {1: {"error": KeyboardInterrupt()}}), Receipt(), access(max_access_seconds=9)
+    device, queue = Device(clock, {1: {"error": KeyboardInterrupt()}}), queue_of(max_access_seconds=9)
     with pytest.raises(KeyboardInterrupt):
-        CallQueue(way, receipt).carry_out([Call(device.submit, 10, 1.0) for _ in range(4)])
-    assert way.ledger.seconds == pytest.approx(4.0)  # one is billed, three may be
+        queue.carry_out([Call(device.submit, 10, 1.0) for _ in range(4)])
+    assert queue.ledger.seconds == pytest.approx(4.0)  # one is billed, three may be
 
 
 @pytest.mark.parametrize("billed", [None, math.nan, -1e9, math.inf, "free", True])

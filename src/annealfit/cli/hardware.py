@@ -15,8 +15,8 @@ from typer import Option
 from annealfit._support.errors import InvalidInputError
 from annealfit.cli import options
 from annealfit.cli.output import Column, count_bits, pick, print_json, print_table, progress_bar, say
-from annealfit.hardware.feasibility import Device, Feasibility, Workload, device_of_solver, published_device
-from annealfit.hardware.limits import ERROR_LEVELS
+from annealfit.hardware.feasibility import Feasibility, Workload, published_device
+from annealfit.hardware.limits import ERROR_LEVELS, Device, device_of_solver
 from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_properties
 from annealfit.problems.encoding import MAX_BITS
 

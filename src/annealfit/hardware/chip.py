@@ -20,9 +20,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from annealfit._support.errors import AnnealfitError, FileFormatError, MissingDependencyError, require
+from annealfit._support.errors import AnnealfitError, FileFormatError, require
 from annealfit._support.files import read_json, remove_leftovers, replacing
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ def qubits_of(embeddings: Sequence[Embedding]) -> int:
 class Chip:
     """The working qubits and couplers of a device, as a graph of dwave-graphs.
 
-    Embeddings are searched for once: they are cached in memory and on disk (`EmbeddingStore`).
+    Embeddings are searched for once. They are kept in memory and as JSON files, which are checked when they are read.
 
     >>> from annealfit.hardware.topologies import ideal_chip
     >>> chip = ideal_chip("P16")
@@ -92,29 +90,38 @@ class Chip:
             found = self._find(n_variables, at_most)
         return found[:at_most]
 
-    @cached_property
-    def _store(self) -> EmbeddingStore:
-        return EmbeddingStore(self.graph)
-
     def _find(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
-        """Return the embeddings in memory or on disk; else search for them, and keep them in both."""
-        question = n_variables, at_most
-        if question not in self._found:
-            found = self._store.load(*question)
-            if found is None:
-                found = self._search(*question)
-                self._store.save(*question, found)
-            self._found[question] = found
-        return self._found[question]
+        """Return the tiles in memory or on disk; else search for them, and keep them in both."""
+        if (n_variables, at_most) in self._found:
+            return self._found[n_variables, at_most]
+        folder = cache_folder()
+        path = None if folder is None else folder / "embeddings" / self.digest / f"{n_variables}x{at_most}.json"
+        found = None if path is None else _read_tiles(path, n_variables, at_most, self.graph)
+        if found is None:
+            found = self._search(n_variables, at_most)
+            if path is not None and found:  # that nothing embeds could not be checked when read
+                _write_tiles(path, found)
+        self._found[n_variables, at_most] = found
+        return found
 
     def _search(self, n_variables: int, at_most: int) -> tuple[Embedding, ...]:
-        first = self.clique(n_variables) if at_most > 1 else _find_clique(n_variables, self.graph)
-        if first is None:
+        best = self.clique(n_variables) if at_most > 1 else _find_clique(n_variables, self.graph)
+        if best is None:
             return ()
-        found = _nearest_first(first, self.graph, at_most)
+        if at_most == 1:
+            return (best,)
+        # The best tile that is left each time leaves gaps; narrow windows from the left on hold more tiles.
+        found = _pack(best, self.graph, at_most, narrowest=len(self.graph))
         if len(found) < at_most:
-            found = max(found, _column_by_column(first, self.graph, at_most), key=len)
+            found = max(found, _pack(best, self.graph, at_most, narrowest=qubits_of([best])), key=len)
         return found
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the qubits, the couplers and the versions of the search."""
+        versions = {"search": SEARCH_VERSION, "minorminer": metadata.version("minorminer"), **self.graph.graph}
+        parts = versions, sorted(self.graph.nodes), sorted(map(sorted, self.graph.edges))
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def _find_clique(n_variables: int, graph: networkx.Graph) -> Embedding | None:
@@ -130,40 +137,28 @@ def _find_clique(n_variables: int, graph: networkx.Graph) -> Embedding | None:
     return dict(enumerate(chains)) or None
 
 
-def _nearest_first(first: Embedding, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
-    """Take the best embedding of the remaining qubits each time: the shortest chains, but gaps between the tiles."""
-    found = [first]
-    allowed = longest_chain(first) + _LONGER_CHAINS
-    left = graph.copy() if at_most > 1 else graph
-    while len(found) < at_most:
-        left.remove_nodes_from([qubit for chain in found[-1].values() for qubit in chain])
-        embedding = _find_clique(len(first), left)
-        if embedding is None or longest_chain(embedding) > allowed:
-            break
-        found.append(embedding)
-    return tuple(found)
-
-
-def _column_by_column(best: Embedding, graph: networkx.Graph, at_most: int) -> tuple[Embedding, ...]:
-    """Fill the chip from the left, each tile in the narrowest window that holds it: slower, but more tiles fit."""
+def _pack(best: Embedding, graph: networkx.Graph, at_most: int, narrowest: int) -> tuple[Embedding, ...]:
+    """Embed one tile after the other, each in a window of the leftmost free qubits, as narrow as can be."""
     layout = getattr(require("dwave.graphs", extra=EXTRA, purpose="tiling"), f"{graph.graph['family']}_layout")
-    positions = layout(graph)
-    left = sorted(graph.nodes, key=lambda qubit: tuple(positions[qubit]))
+    positions, left = layout(graph), graph.copy()
+    free = sorted(graph.nodes, key=lambda qubit: tuple(positions[qubit]))
     allowed = longest_chain(best) + _LONGER_CHAINS
     found: list[Embedding] = []
-    smallest = window = qubits_of([best])
-    while len(found) < at_most and len(left) >= smallest:
-        embedding = _find_clique(len(best), graph.subgraph(left[:window]).copy())
+    window = narrowest
+    while len(found) < at_most and free:
+        part = left if window >= len(free) else left.subgraph(free[:window]).copy()
+        embedding = _find_clique(len(best), part)
         if embedding is not None and longest_chain(embedding) <= allowed:
             found.append(embedding)
             taken = {qubit for chain in embedding.values() for qubit in chain}
-            left = [qubit for qubit in left if qubit not in taken]
-            # The next tile needs about as much. A failure costs as much as a success: not from the smallest again.
-            window = max(round(window / _WINDOW_GROWTH), smallest)
-        elif window >= len(left):
+            left.remove_nodes_from(taken)
+            free = [qubit for qubit in free if qubit not in taken]
+            # The next tile needs about as much. A failure costs as much as a success: not from the narrowest again.
+            window = max(round(window / _WINDOW_GROWTH), narrowest)
+        elif window >= len(free):
             break
         else:
-            window = min(round(window * _WINDOW_GROWTH), len(left))
+            window = round(window * _WINDOW_GROWTH)
     return tuple(found)
 
 
@@ -172,57 +167,22 @@ def cache_folder() -> Path | None:
     chosen = os.environ.get(CACHE_ENVIRONMENT)
     if chosen is not None:
         return Path(chosen).expanduser() if chosen else None
-    try:
-        folders = require("platformdirs", extra=EXTRA, purpose="keeping embeddings")
-    except MissingDependencyError:  # embeddings are then searched for in every process
-        return None
-    found = Path(folders.user_cache_dir("annealfit"))
+    found = Path(require("platformdirs", extra=EXTRA, purpose="keeping embeddings").user_cache_dir("annealfit"))
     return found if found.is_absolute() else None
 
 
-@dataclass(frozen=True, eq=False)
-class EmbeddingStore:
-    """The files of one chip's embeddings: JSON, checked against the chip when read."""
+def _write_tiles(path: Path, tiles: tuple[Embedding, ...]) -> None:
+    """Write the tiles to a file. Where that fails, the next process searches again."""
+    chains = [[list(map(int, tile[variable])) for variable in range(len(tile))] for tile in tiles]
+    with contextlib.suppress(OSError, AnnealfitError):
+        with replacing(path) as file:
+            file.write(json.dumps({"content": {"tiles": chains}}).encode())
+        remove_leftovers(path.parent)
 
-    graph: networkx.Graph
 
-    def load(self, n_variables: int, asked: int) -> tuple[Embedding, ...] | None:
-        """Return the tiles in the file of this question; None without a file that can be used."""
-        path = self._path(n_variables, asked)
-        try:
-            return None if path is None else self._read(path, n_variables, asked)
-        except OSError:  # missing, or not readable by this user
-            return None
-        except FileFormatError as error:
-            warnings.warn(f"a file of embeddings is not used, and made again: {error}", stacklevel=3)
-            return None
-
-    def save(self, n_variables: int, asked: int, tiles: tuple[Embedding, ...]) -> None:
-        """Write the tiles to a file. Where that fails, the next process searches again."""
-        path = self._path(n_variables, asked)
-        if path is None or not tiles:  # that nothing embeds cannot be checked when read
-            return
-        chains = [[list(map(int, tile[variable])) for variable in range(n_variables)] for tile in tiles]
-        with contextlib.suppress(OSError, AnnealfitError):
-            with replacing(path) as file:
-                file.write(json.dumps({"content": {"tiles": chains}}).encode())
-            remove_leftovers(path.parent)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the chip's qubits and couplers and of the versions of the search."""
-        versions = {"search": SEARCH_VERSION, "minorminer": metadata.version("minorminer"), **self.graph.graph}
-        digest = hashlib.sha256(json.dumps(versions, sort_keys=True, default=str).encode())
-        digest.update(np.sort(np.fromiter(self.graph.nodes, dtype="<i8")).tobytes())
-        couplers = np.sort(np.array(list(self.graph.edges), dtype="<i8").reshape(-1, 2), axis=1)
-        digest.update(couplers[np.lexsort(couplers.T[::-1])].tobytes())
-        return digest.hexdigest()
-
-    def _path(self, n_variables: int, asked: int) -> Path | None:
-        folder = cache_folder()
-        return None if folder is None else folder / "embeddings" / self.digest[:32] / f"{n_variables}x{asked}.json"
-
-    def _read(self, path: Path, size: int, asked: int) -> tuple[Embedding, ...]:
+def _read_tiles(path: Path, size: int, asked: int, graph: networkx.Graph) -> tuple[Embedding, ...] | None:
+    """Return the tiles in a file; None if there is none, or with a warning if they are none of this chip."""
+    try:
         document = read_json(path, "a JSON file of embeddings", _MOST_BYTES)
         tiles = [
             [tuple(qubit.whole(minimum=0, maximum=2**31) for qubit in chain.items()) for chain in tile.items(most=size)]
@@ -233,6 +193,11 @@ class EmbeddingStore:
         chains = {(number, variable): chain for number, tile in enumerate(tiles) for variable, chain in enumerate(tile)}
         variables = [[(number, variable) for variable in range(size)] for number in range(len(tiles))]
         pairs = [pair for tile in variables for pair in [*combinations(tile, 2), (tile[0], tile[0])]]
-        if not tiles or not embedding.is_valid_embedding(chains, pairs, self.graph):
+        if not tiles or not embedding.is_valid_embedding(chains, pairs, graph):
             raise FileFormatError(f"{path}: its tiles are no disjoint embeddings on this chip")
-        return tuple(dict(enumerate(tile)) for tile in tiles)
+    except OSError:  # missing, or not readable by this user
+        return None
+    except FileFormatError as error:
+        warnings.warn(f"a file of embeddings is not used, and made again: {error}", stacklevel=4)
+        return None
+    return tuple(dict(enumerate(tile)) for tile in tiles)

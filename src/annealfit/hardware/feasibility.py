@@ -12,30 +12,10 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from annealfit._support.errors import InvalidInputError, check_number
+from annealfit._support.errors import check_number
 from annealfit.hardware.chip import Chip, longest_chain, qubits_of
-from annealfit.hardware.limits import (
-    ADVANTAGE,
-    DURATION_LIMIT_SECONDS,
-    MICROSECOND,
-    DeviceRanges,
-    Resolution,
-    access_seconds,
-    most_reads,
-    published_timing,
-)
-from annealfit.hardware.topologies import chip_of_solver
+from annealfit.hardware.limits import Device, Resolution, published_timing
 from annealfit.problems.encoding import MAX_BITS
-
-# Solver properties of Advantage, assumed where a solver does not publish its own.
-_PUBLISHED: dict[str, tuple[float, float]] = {
-    "h_range": (-ADVANTAGE.field, ADVANTAGE.field),
-    "j_range": (-ADVANTAGE.coupling, ADVANTAGE.coupling),
-    "extended_j_range": (-ADVANTAGE.chain, ADVANTAGE.coupling),
-    "problem_run_duration_range": (0.0, DURATION_LIMIT_SECONDS / MICROSECOND),
-    "num_reads_range": (1, 10_000),
-    "annealing_time_range": (0.5, 2000.0),
-}
 
 
 @dataclass(frozen=True)
@@ -70,44 +50,9 @@ class Workload:
         return self.parameters * self.bits
 
 
-@dataclass(frozen=True, eq=False)
-class Device:
-    """A chip and the limits of its solver; `assumed` names the properties that the solver does not publish."""
-
-    chip: Chip
-    timing: Mapping[str, Any]  # problem_timing_data
-    ranges: DeviceRanges = ADVANTAGE
-    duration_limit_seconds: float = DURATION_LIMIT_SECONDS
-    reads_limit: int = int(_PUBLISHED["num_reads_range"][1])
-    annealing_microseconds: tuple[float, float] = _PUBLISHED["annealing_time_range"]
-    assumed: tuple[str, ...] = ()
-
-
 def published_device(chip: Chip) -> Device:
     """Return the chip with the timing and limits that D-Wave publishes for Advantage."""
     return Device(chip, published_timing())
-
-
-def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Device:
-    """Return the device that a solver's properties describe; Advantage's values are assumed for missing properties."""
-    chip = chip_of_solver(properties, name)
-    known = {**_PUBLISHED, **{key: value for key, value in properties.items() if value is not None}}
-    try:
-        shortest, longest = known["annealing_time_range"]
-        return Device(
-            chip,
-            timing=dict(known.get("problem_timing_data") or published_timing()),
-            ranges=DeviceRanges.of(known),
-            duration_limit_seconds=known["problem_run_duration_range"][1] * MICROSECOND,
-            reads_limit=int(known["num_reads_range"][1]),
-            annealing_microseconds=(float(shortest), float(longest)),
-            assumed=tuple(key for key in ("problem_timing_data", *_PUBLISHED) if properties.get(key) is None),
-        )
-    except (TypeError, ValueError, IndexError, KeyError) as error:
-        raise InvalidInputError(
-            f"the limits in {name} cannot be read ({type(error).__name__}: {error}); "
-            "write it anew from DWaveSampler().properties"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -160,15 +105,12 @@ def assess(workload: Workload, device: Device, resolutions: Mapping[str, Resolut
     >>> row.variables, row.placement.longest_chain, row.placement.classes_at_once, row.cost.calls, row.most_bits
     (38, 5, 10, 200, 9)
     """
-    chip, graph = device.chip, device.chip.graph
+    chip, graph, size = device.chip, device.chip.graph, workload.variables
     if workload.annealing_microseconds is not None:
         shortest, longest = device.annealing_microseconds
         name = f"annealing time in µs on {chip.name}"
         check_number(name, workload.annealing_microseconds, minimum=shortest, maximum=longest)
-    most_bits = min(chip.largest_clique // workload.parameters, MAX_BITS)
-    while most_bits and chip.clique(workload.parameters * most_bits) is None:
-        most_bits -= 1
-    placement = _place(workload, chip)
+    placement = _place(workload, chip) if size <= chip.largest_clique else None
     return Feasibility(
         chip=chip.name,
         qubits=len(graph),
@@ -177,9 +119,9 @@ def assess(workload: Workload, device: Device, resolutions: Mapping[str, Resolut
         features=workload.features,
         classes=workload.classes,
         bits=workload.bits,
-        variables=workload.variables,
-        couplings=math.comb(workload.variables, 2),
-        most_bits=most_bits,
+        variables=size,
+        couplings=math.comb(size, 2),
+        most_bits=min(chip.largest_clique // workload.parameters, MAX_BITS),
         embeds=placement is not None,
         placement=placement,
         cost=_estimate(workload, device, placement) if placement else None,
@@ -188,11 +130,9 @@ def assess(workload: Workload, device: Device, resolutions: Mapping[str, Resolut
 
 
 def _place(workload: Workload, chip: Chip) -> Placement | None:
-    # Beyond the largest clique nothing is searched for.
-    embedding = chip.clique(workload.variables) if workload.variables <= chip.largest_clique else None
+    embedding, tiles = chip.clique(workload.variables), chip.tiles(workload.variables, workload.classes)
     if embedding is None:
         return None
-    tiles = chip.tiles(workload.variables, workload.classes)
     return Placement(
         shortest_chain=min(map(len, embedding.values())),
         longest_chain=longest_chain(embedding),
@@ -203,18 +143,10 @@ def _place(workload: Workload, chip: Chip) -> Placement | None:
 
 
 def _estimate(workload: Workload, device: Device, placement: Placement) -> Cost:
-    time = workload.annealing_microseconds
-    parameters = {} if time is None else {"annealing_time": time}
-    qubits = placement.qubits_of_a_call
-    most = min(most_reads(device.timing, device.duration_limit_seconds, qubits, **parameters), device.reads_limit)
-    if most < 1:
-        raise InvalidInputError(
-            f"one read on {device.chip.name} takes longer than a call may, {device.duration_limit_seconds:g} s; "
-            "use a shorter annealing time"
-        )
-    parts = math.ceil(workload.reads / most)
-    reads = math.ceil(workload.reads / parts)
-    calls_of_an_iteration = math.ceil(workload.classes / placement.classes_at_once) * parts
+    time, qubits = workload.annealing_microseconds, placement.qubits_of_a_call
+    parameters: dict[str, Any] = {} if time is None else {"annealing_time": time}
+    parts = device.reads_of_calls(workload.reads, qubits, **parameters)
+    seconds = device.access_seconds(qubits, parts[0], **parameters)
+    calls_of_an_iteration = math.ceil(workload.classes / placement.classes_at_once) * len(parts)
     calls = calls_of_an_iteration * workload.iterations
-    seconds = access_seconds(device.timing, qubits, reads, **parameters)
-    return Cost(reads, calls_of_an_iteration, seconds, calls, calls * seconds)
+    return Cost(parts[0], calls_of_an_iteration, seconds, calls, calls * seconds)

@@ -1,7 +1,8 @@
-"""Limits of a device: access time of a call, ranges of coefficients, analog error, sums of couplings."""
+"""A device: its chip, the access time of its calls, its ranges of coefficients, their analog error."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -10,14 +11,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import SamplerError, require
-from annealfit.hardware.chip import EXTRA, Embedding
+from annealfit._support.errors import InvalidInputError, SamplerError, require
+from annealfit.hardware.chip import EXTRA, Chip, Embedding
+from annealfit.hardware.topologies import chip_of_solver
 
 if TYPE_CHECKING:
     import networkx
 
 MICROSECOND = 1e-6
-DURATION_LIMIT_SECONDS = 1.0  # of a call: what current QPUs publish as problem_run_duration_range
+# Solver properties of Advantage, assumed where a solver does not publish its own.
+PUBLISHED: dict[str, tuple[float, float]] = {
+    "h_range": (-4.0, 4.0),
+    "j_range": (-1.0, 1.0),
+    "extended_j_range": (-2.0, 1.0),
+    "problem_run_duration_range": (0.0, 1_000_000.0),
+    "num_reads_range": (1, 10_000),
+    "annealing_time_range": (0.5, 2000.0),
+}
+PER_QUBIT, PER_GROUP = "per_qubit_coupling_range", "per_group_coupling_range"
 
 # Published standard deviations, from and to, of fields in ±4 and of couplings in ±1 ("Errors and Error Correction" in
 # D-Wave's documentation). They vary along the anneal and were measured on a D-Wave 2X; there are none newer.
@@ -37,25 +48,6 @@ def published_timing() -> dict[str, Any]:
     return mocks.qpu_problem_timing_data("advantage")
 
 
-def access_seconds(timing: Mapping[str, Any], n_qubits: int, num_reads: int, **parameters: Any) -> float:
-    """Estimate the QPU access time of one call; `timing` is a solver's property `problem_timing_data`."""
-    solver = require("dwave.cloud.solver", extra=EXTRA, purpose="estimating QPU access time")
-    # D-Wave's own model. Of its solver it reads these properties only: no connection is needed.
-    properties = SimpleNamespace(properties={"problem_timing_data": timing})
-    try:
-        microseconds = solver.StructuredSolver.estimate_qpu_access_time(properties, n_qubits, num_reads, **parameters)
-    except (KeyError, ValueError, TypeError) as error:
-        raise SamplerError(f"the solver's problem_timing_data gives no estimate of access time: {error}") from error
-    return float(microseconds) * MICROSECOND
-
-
-def most_reads(timing: Mapping[str, Any], duration_limit_seconds: float, n_qubits: int, **parameters: Any) -> int:
-    """Return the most reads of one call within the solver's limit of duration; 0 if not even one is."""
-    none = access_seconds(timing, n_qubits, 0, **parameters)
-    one = access_seconds(timing, n_qubits, 1, **parameters) - none
-    return max(int((duration_limit_seconds - none) / one), 0)
-
-
 @dataclass(frozen=True)
 class DeviceRanges:
     """The largest field, coupling and chain strength of a device; chains may use its extended coupling range."""
@@ -64,29 +56,8 @@ class DeviceRanges:
     coupling: float = 1.0
     chain: float = 2.0
 
-    @classmethod
-    def of(cls, properties: Mapping[str, Any]) -> DeviceRanges:
-        """Return the ranges that a solver's properties publish; the smaller side of each counts."""
-        coupling = min(map(abs, properties["j_range"]))
-        chain = -properties.get("extended_j_range", [-coupling])[0]
-        return cls(min(map(abs, properties["h_range"])), coupling, chain)
-
 
 ADVANTAGE = DeviceRanges()
-
-
-def torque_compensation(couplings: NDArray[np.float64], prefactor: float = CHAIN_PREFACTOR) -> float:
-    """Return the chain strength of uniform torque compensation, `prefactor · rms(J) · √(mean degree)`.
-
-    `couplings` is strictly upper triangular, as `problem.to_ising()` gives it. Without couplings the strength is 1.
-    """
-    size, count = len(couplings), int(np.count_nonzero(couplings))
-    if count == 0:
-        return 1.0
-    return float(prefactor * np.sqrt((couplings**2).sum() / count) * np.sqrt(2 * count / size))
-
-
-PER_QUBIT, PER_GROUP = "per_qubit_coupling_range", "per_group_coupling_range"
 
 
 @dataclass(frozen=True)
@@ -112,58 +83,109 @@ class CouplingLimit:
 
 def coupling_limits(properties: Mapping[str, Any]) -> tuple[CouplingLimit, ...]:
     """Return the limits that a solver's properties publish: of qubits, of groups, both or none."""
-    found = []
-    for name in (PER_QUBIT, PER_GROUP):
-        if properties.get(name) is None:
-            continue
-        low, high = map(float, properties[name])
+    given = [(name, properties[name]) for name in (PER_QUBIT, PER_GROUP) if properties.get(name) is not None]
+    for name, (low, high) in given:
         if not low < 0 < high:
-            raise SamplerError(f"the solver's {name} is {properties[name]!r}; it has to go from below 0 to above 0")
-        found.append(CouplingLimit(name, low, high))
-    return tuple(found)
+            raise SamplerError(f"the solver's {name} is {[low, high]}; it has to go from below 0 to above 0")
+    return tuple(CouplingLimit(name, float(low), float(high)) for name, (low, high) in given)
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A chip and what its solver publishes; `assumed` names the properties for which Advantage's values stand."""
+
+    chip: Chip
+    timing: Mapping[str, Any]  # problem_timing_data
+    ranges: DeviceRanges = ADVANTAGE
+    duration_limit_seconds: float = PUBLISHED["problem_run_duration_range"][1] * MICROSECOND
+    reads_limit: int = int(PUBLISHED["num_reads_range"][1])
+    annealing_microseconds: tuple[float, float] = PUBLISHED["annealing_time_range"]
+    coupling_limits: tuple[CouplingLimit, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+    def access_seconds(self, n_qubits: int, reads: int, **parameters: Any) -> float:
+        """Estimate the QPU access time of one call."""
+        solver = require("dwave.cloud.solver", extra=EXTRA, purpose="estimating QPU access time")
+        # D-Wave's own model. Of its solver it reads this property only: no connection is needed.
+        timing = SimpleNamespace(properties={"problem_timing_data": self.timing})
+        try:
+            return MICROSECOND * float(
+                solver.StructuredSolver.estimate_qpu_access_time(timing, n_qubits, reads, **parameters)
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise SamplerError(f"the solver's problem_timing_data gives no estimate of access time: {error}") from error
+
+    def reads_of_calls(self, reads: int, n_qubits: int, least_calls: int = 1, **parameters: Any) -> list[int]:
+        """Divide reads evenly among as few calls as the device's limits allow, and at least so many."""
+        none, one = (self.access_seconds(n_qubits, count, **parameters) for count in (0, 1))
+        most = min(int((self.duration_limit_seconds - none) / (one - none)), self.reads_limit)
+        if most < 1:
+            raise SamplerError(
+                f"one read on {self.chip.name} takes longer than a call may, {self.duration_limit_seconds:g} s; "
+                "lower annealing_time or the thermalization times"
+            )
+        calls = max(math.ceil(reads / most), least_calls)
+        return [reads // calls + (call < reads % calls) for call in range(calls)]
+
+
+def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Device:
+    """Return the device that a solver's properties describe; Advantage's values are assumed for missing properties."""
+    chip = chip_of_solver(properties, name)
+    given = {key: value for key, value in properties.items() if value is not None}
+    known = {**PUBLISHED, **given}
+    try:
+        (shortest, longest), chain = known["annealing_time_range"], known["extended_j_range"][0]
+        return Device(
+            chip,
+            timing=dict(known.get("problem_timing_data") or published_timing()),
+            ranges=DeviceRanges(min(map(abs, known["h_range"])), min(map(abs, known["j_range"])), -chain),
+            duration_limit_seconds=known["problem_run_duration_range"][1] * MICROSECOND,
+            reads_limit=int(known["num_reads_range"][1]),
+            annealing_microseconds=(float(shortest), float(longest)),
+            coupling_limits=coupling_limits(given),
+            assumed=tuple(key for key in ("problem_timing_data", *PUBLISHED) if key not in given),
+        )
+    except (TypeError, ValueError, IndexError, KeyError) as error:
+        raise InvalidInputError(
+            f"the limits in {name} cannot be read ({type(error).__name__}: {error}); "
+            "write it anew from DWaveSampler().properties"
+        ) from error
+
+
+def torque_compensation(couplings: NDArray[np.float64], prefactor: float = CHAIN_PREFACTOR) -> float:
+    """Return the chain strength of uniform torque compensation, `prefactor · rms(J) · √(mean degree)`.
+
+    `couplings` is strictly upper triangular, as `problem.to_ising()` gives it. Without couplings the strength is 1.
+    """
+    size, count = len(couplings), int(np.count_nonzero(couplings))
+    if count == 0:
+        return 1.0
+    return float(prefactor * np.sqrt((couplings**2).sum() / count) * np.sqrt(2 * count / size))
 
 
 @dataclass(frozen=True, eq=False)
 class TileLimit:
     """A limit of the sums of couplings for a problem on one tile.
 
-    A coupling is spread evenly over the couplers between two chains, as `dwave.embedding.embed_bqm` does: group g
-    gets the share `shares[g, p]` of pair p, and has `chain_couplers[g]` couplers within chains.
+    A group of couplers has some between chains and some within. A coupling is spread over the couplers between its two
+    chains, so that each has at most the largest coupling; a spin reversal changes its sign, but never a chain's.
     """
 
     limit: CouplingLimit
-    shares: Any  # scipy.sparse.csr_array (groups, pairs of variables in the order of `numpy.triu_indices(n, 1)`)
-    chain_couplers: NDArray[np.float64]
+    between: NDArray[np.intp]  # by group
+    within: NDArray[np.intp]
 
     @classmethod
     def of(cls, limit: CouplingLimit, tile: Embedding, graph: networkx.Graph) -> TileLimit:
         """Return the limit on a tile of this chip's graph."""
-        from scipy.sparse import csr_array  # here: the command line's help does not wait for SciPy
-
         variable_of = {qubit: variable for variable, chain in tile.items() for qubit in chain}
-        rows, pairs, chain_couplers = [], [], []
-        for row, group in enumerate(limit.groups(graph.subgraph(variable_of))):
-            ends = [sorted((variable_of[p], variable_of[q])) for p, q in group]
-            between = [pair for pair in ends if pair[0] != pair[1]]
-            rows += [row] * len(between)
-            pairs += between
-            chain_couplers.append(len(ends) - len(between))
-        size = len(tile)
-        first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        columns = first * size - first * (first + 1) // 2 + second - first - 1
-        shape = len(chain_couplers), size * (size - 1) // 2
-        counts = csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)  # repeated entries are added up
-        couplers = counts.sum(axis=0) / 2  # a coupler is in a group of each of its two qubits
-        shares = csr_array(counts.multiply(1 / np.maximum(couplers, 1)[None, :]))
-        return cls(limit, shares, np.array(chain_couplers, dtype=float))
+        groups = list(limit.groups(graph.subgraph(variable_of)))
+        within = np.array([sum(variable_of[p] == variable_of[q] for p, q in group) for group in groups], dtype=np.intp)
+        return cls(limit, np.array(list(map(len, groups)), dtype=np.intp) - within, within)
 
-    def excess(self, couplings: NDArray[np.float64], chain_strength: float) -> float:
-        """Return how many times the range the sums take at most, over all spin reversals.
-
-        `couplings` are those of all pairs. A reversal changes the sign of couplings, but never of a chain's.
-        """
-        reach = self.shares @ np.abs(couplings)
-        chains = chain_strength * self.chain_couplers
+    def excess(self, largest_coupling: float, chain_strength: float) -> float:
+        """Return how many times the range the sums take at most."""
+        reach, chains = largest_coupling * self.between, chain_strength * self.within
         return self.limit.excess(np.concatenate([reach - chains, -reach - chains]))
 
 
@@ -194,8 +216,7 @@ def resolve(
     sizes = np.abs(couplings[couplings != 0])
     largest_field, largest_coupling = float(np.abs(fields).max()), float(sizes.max(initial=0.0))
     scales = [largest_field / ranges.field, largest_coupling / ranges.coupling, chain / ranges.chain]
-    pairs = couplings[np.triu_indices(len(couplings), 1)]
-    scale = max(*scales, *(limit.excess(pairs, chain) for limit in limits))
+    scale = max(*scales, *(limit.excess(largest_coupling, chain) for limit in limits))
     sizes = sizes[sizes > _ROUNDING * largest_coupling]
     return Resolution(
         scale,

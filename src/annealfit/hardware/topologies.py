@@ -87,10 +87,7 @@ def _graph(
             f"the shape of a {family} chip is {str(shape)[:80]}; it must be whole numbers that make at most "
             f"{MOST_QUBITS:,} qubits"
         )
-    graphs = require("dwave.graphs", extra=EXTRA, purpose="the graph of a chip")
-    make = getattr(graphs, f"{family}_graph")
-    if qubits is None:
-        return make(*shape)
-    edges = [tuple(coupler) for coupler in couplers or ()]
+    make = getattr(require("dwave.graphs", extra=EXTRA, purpose="the graph of a chip"), f"{family}_graph")
+    edges = None if couplers is None else [tuple(coupler) for coupler in couplers]
     # Checked, because a qubit that the family does not have aborts the process in the search for embeddings.
     return make(*shape, node_list=qubits, edge_list=edges, check_node_list=True, check_edge_list=True)

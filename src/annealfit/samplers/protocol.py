@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,6 @@ from typing import Any, Self, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from annealfit._support.description import constructor_arguments
 from annealfit._support.errors import InvalidInputError, SamplerError
 from annealfit._support.settings import Settings
 from annealfit.problems.problem import Problems, QuadraticProblem
@@ -171,13 +169,6 @@ class Sampler(Settings, ABC):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def __sklearn_clone__(self) -> Self:
-        return copy.copy(self)  # connections and budgets are shared
-
-    @classmethod
-    def _setting_names(cls) -> list[str]:
-        return constructor_arguments(cls)
 
 
 # Exceptions of optional packages, by their modules: an error is one of them only if its package is loaded.

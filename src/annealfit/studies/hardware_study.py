@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.data.datasets import load_dataset
 from annealfit.data.features import RandomConvFeatures
-from annealfit.hardware.feasibility import Device, Feasibility, Workload, assess
-from annealfit.hardware.limits import DeviceRanges, Resolution, resolve
+from annealfit.hardware.feasibility import Feasibility, Workload, assess
+from annealfit.hardware.limits import Device, DeviceRanges, Resolution, resolve
 from annealfit.models import AnnealedClassifier, AnnealedConvNet
 from annealfit.problems.problem import Problems, QuadraticProblem
 from annealfit.quantization.quantize import layer_problems

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 import warnings
@@ -226,7 +225,7 @@ def find_truth(problems: Problems, time_limit: float = 10.0) -> tuple[NDArray[np
 def with_reads(sampler: Sampler, reads: int) -> Sampler:
     """The sampler with this many reads, or itself if it takes no `num_reads`."""
     try:
-        return copy.copy(sampler).set_params(num_reads=reads)
+        return sampler.set_params(num_reads=reads)
     except InvalidInputError:
         return sampler
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import dimod
@@ -13,18 +13,19 @@ from dwave.samplers import SimulatedAnnealingSampler
 from dwave.system.testing import MockDWaveSampler
 from numpy.typing import NDArray
 
-from annealfit._support.description import NEUTRAL, TYPE, describe
+from annealfit._support.description import NEUTRAL, TYPE
 from annealfit._support.errors import InvalidInputError, check_number, choose
 from annealfit._support.randomness import child_seed
+from annealfit.hardware.chip import Chip
 from annealfit.hardware.limits import (
     COUPLING_ERROR,
-    DURATION_LIMIT_SECONDS,
     FIELD_ERROR,
     MICROSECOND,
     PER_GROUP,
     PER_QUBIT,
+    PUBLISHED,
     CouplingLimit,
-    access_seconds,
+    Device,
     coupling_limits,
     published_timing,
 )
@@ -74,26 +75,25 @@ class MockQPU(MockDWaveSampler):
         check_number("field_noise", field_noise, minimum=0)
         check_number("coupling_noise", coupling_noise, minimum=0)
         self.fault_rates = _fault_rates(faults)
-        graph = chip_with_defects(topology, defects, seed).graph
+        chip = chip_with_defects(topology, defects, seed)
         family, shape = TOPOLOGIES[topology]
         self.field_noise, self.coupling_noise = float(field_noise), float(coupling_noise)
         self.num_sweeps, self.seed = num_sweeps, seed
         self.calls = 0
         self.injected: list[str] = []
-        self._description = f"MockQPU({topology!r}, defects={defects}, faults={faults!r}, seed={seed})"
         usual = {"defects": 0.0, "field_noise": FIELD_NOISE, "coupling_noise": COUPLING_NOISE, "num_sweeps": SWEEPS}
         given = (float(defects), self.field_noise, self.coupling_noise, num_sweeps)
-        self._chip = {"topology": topology, **dict(zip(usual, given, strict=True))}
-        unusual = [f"{name}={self._chip[name]:g}" for name, value in usual.items() if self._chip[name] != value]
+        self._settings = {"topology": topology, **dict(zip(usual, given, strict=True))}
+        unusual = [f"{name}={self._settings[name]:g}" for name, value in usual.items() if self._settings[name] != value]
         super().__init__(
-            nodelist=sorted(graph.nodes),
-            edgelist=sorted(tuple(sorted(edge)) for edge in graph.edges),
+            nodelist=sorted(chip.graph.nodes),
+            edgelist=sorted(tuple(sorted(edge)) for edge in chip.graph.edges),
             topology_type=family,
             topology_shape=list(shape),
             properties={
                 "chip_id": ", ".join([f"mock {topology}", *unusual]),
                 "problem_timing_data": published_timing(),
-                "problem_run_duration_range": [0.0, DURATION_LIMIT_SECONDS / MICROSECOND],
+                "problem_run_duration_range": list(PUBLISHED["problem_run_duration_range"]),
             },
             parameter_warnings=False,
             substitute_sampler=SimulatedAnnealingSampler(),
@@ -101,20 +101,25 @@ class MockQPU(MockDWaveSampler):
         if family == "zephyr":  # Advantage2 limits groups of couplers (D-Wave's documentation), Advantage each qubit's
             del self.properties[PER_QUBIT]
             self.properties[PER_GROUP] = [-13.0, 10.0]
+        self._device = Device(chip, self.properties["problem_timing_data"])
 
     def __repr__(self) -> str:
-        return self._description
+        settings = {**self._settings, "faults": self.fault_rates, "seed": self.seed}
+        return f"MockQPU({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
     def describe(self) -> dict[str, Any]:
         """The chip as plain data: topology, defects and noise; faults and seed apart, as neutral settings."""
-        return {TYPE: "MockQPU", **self._chip, NEUTRAL: {"faults": describe(self.fault_rates), "seed": self.seed}}
+        return {TYPE: "MockQPU", **self._settings, NEUTRAL: {"faults": self.fault_rates, "seed": self.seed}}
 
     def sample(self, bqm: dimod.BinaryQuadraticModel, **parameters: Any) -> dimod.SampleSet:
         """One call of the device, as `DWaveSampler.sample`."""
         self.calls += 1
         generator = np.random.default_rng(child_seed(self.seed, self.calls))
         seconds = self._check(bqm, parameters)
-        fault = self._draw_fault(generator)
+        rates = [*self.fault_rates.values()]
+        fault = generator.choice(np.array([*self.fault_rates, None]), p=[*rates, max(1 - sum(rates), 0.0)])
+        if fault is not None:
+            self.injected.append(fault)
         if fault in _RAISED:
             raise _RAISED[fault]()
         programmed = self._disturb(self._scale(bqm, parameters), generator)
@@ -127,44 +132,28 @@ class MockQPU(MockDWaveSampler):
         states = answer.record.sample
         if fault == "broken_chains":
             states = np.where(generator.random(states.shape) < _BROKEN_SHARE, -states, states)
-        data, access = self.properties["problem_timing_data"], seconds * 1e6
-        programming = data["typical_programming_time"] + data["default_programming_thermalization"]
-        timing = {"qpu_access_time": access, "qpu_programming_time": programming}
-        info = {"problem_id": answer.info["problem_id"], "timing": timing | {"qpu_sampling_time": access - programming}}
+        info = {"problem_id": answer.info["problem_id"], "timing": {"qpu_access_time": seconds / MICROSECOND}}
         return dimod.SampleSet.from_samples_bqm((states, answer.variables), bqm.spin, info=info)
-
-    def _draw_fault(self, generator: np.random.Generator) -> str | None:
-        draw = generator.random()
-        for fault, rate in self.fault_rates.items():
-            if draw < rate:
-                self.injected.append(fault)
-                return fault
-            draw -= rate
-        return None
 
     def _check(self, bqm: dimod.BinaryQuadraticModel, parameters: Mapping[str, Any]) -> float:
         """Raise for a call that the device refuses; return the seconds of access time that it takes."""
         unknown = sorted(set(parameters) - set(self.parameters))
         if unknown:
-            raise ValueError(f"{', '.join(unknown)} is not a parameter of this solver")
+            raise InvalidInputError(f"{', '.join(unknown)} is not a parameter of this solver")
         for name, usual in (("num_reads", 1), ("annealing_time", self.properties["default_annealing_time"])):
-            value, (least, most) = parameters.get(name, usual), self.properties[f"{name}_range"]
-            if not least <= value <= most:
-                raise ValueError(f"{name} is {value}; it must be between {least} and {most}")
-        answer_mode = parameters.get("answer_mode", "histogram")
-        if answer_mode not in ("histogram", "raw"):
-            raise ValueError(f"answer_mode is {answer_mode!r}; it must be histogram or raw")
-        timed = {"num_reads": 1, **parameters}
-        seconds = access_seconds(self.properties["problem_timing_data"], len(bqm.variables), **timed)
+            least, most = self.properties[f"{name}_range"]
+            check_number(name, parameters.get(name, usual), minimum=least, maximum=most)
+        choose("answer_mode", parameters.get("answer_mode", "histogram"), ("histogram", "raw"))
+        timed = {name: value for name, value in parameters.items() if name != "num_reads"}
+        seconds = self._device.access_seconds(len(bqm.variables), parameters.get("num_reads", 1), **timed)
         limit = self.properties["problem_run_duration_range"][1] * MICROSECOND
-        if seconds > limit:
-            raise ValueError(f"the call would take {seconds:.3f} s; the limit is {limit:g} s: ask for fewer reads")
+        check_number("seconds of the call", seconds, maximum=limit, remedy="ask for fewer reads")
         if not parameters.get("auto_scale", True):
             self._check_ranges(bqm.spin)
         return seconds
 
     def _check_ranges(self, spins: dimod.BinaryQuadraticModel) -> None:
-        vectors = spins.to_numpy_vectors(variable_order=list(spins.variables))
+        vectors = spins.to_numpy_vectors()
         checked = [
             ("h", vectors.linear_biases, self.properties["h_range"]),
             ("J", vectors.quadratic.biases, self.properties["extended_j_range"]),
@@ -175,22 +164,14 @@ class MockQPU(MockDWaveSampler):
         for name, values, (low, high) in checked:
             beyond = values[(values < low - _ROUNDING) | (values > high + _ROUNDING)]
             if len(beyond):
-                raise ValueError(f"{name} is {beyond[0]:g}; this solver takes {low:g} to {high:g}")
+                raise InvalidInputError(f"{name} is {beyond[0]:g}; this solver takes {low:g} to {high:g}")
 
     def _totals(self, spins: dimod.BinaryQuadraticModel) -> Iterator[tuple[CouplingLimit, NDArray[np.float64]]]:
         """Yield every limit of sums of couplings with the sums of all qubits, or of all groups of couplers."""
-        topology, defects = self._chip["topology"], self._chip["defects"]
+        biases = {coupler: bias for p, q, bias in spins.iter_quadratic() for coupler in ((p, q), (q, p))}
         for limit in coupling_limits(self.properties):
-            group_of = _group_of_coupler(limit, topology, defects, self.seed if defects else 0)
-            totals = np.zeros(1 + max(group_of.values(), default=0))
-            for first, second, bias in spins.iter_quadratic():
-                if (first, second) not in group_of:
-                    raise dimod.exceptions.BinaryQuadraticModelStructureError(
-                        f"{first} and {second} are not coupled on this chip: embed the problem first"
-                    )
-                totals[group_of[first, second]] += bias
-                totals[group_of[second, first]] += bias
-            yield limit, totals
+            groups = _groups(limit, self._device.chip)
+            yield limit, np.array([sum(biases.get(coupler, 0.0) for coupler in group) for group in groups])
 
     def _scale(self, bqm: dimod.BinaryQuadraticModel, parameters: Mapping[str, Any]) -> dimod.BinaryQuadraticModel:
         spins = bqm.spin.copy()
@@ -211,11 +192,10 @@ class MockQPU(MockDWaveSampler):
         )
 
 
-@cache  # by the settings of a chip, which many devices share
-def _group_of_coupler(limit: CouplingLimit, topology: str, defects: float, seed: int) -> dict[tuple[int, int], int]:
-    """Return the number of the group that a coupler belongs to at its second qubit."""
-    groups = limit.groups(chip_with_defects(topology, defects, seed).graph)
-    return {coupler: number for number, group in enumerate(groups) for coupler in group}
+@lru_cache(maxsize=4)
+def _groups(limit: CouplingLimit, chip: Chip) -> list[list[tuple[int, int]]]:
+    """Return the groups of a chip's couplers."""
+    return list(limit.groups(chip.graph))
 
 
 def _fault_rates(faults: float | Mapping[str, float]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.description import describe
+from annealfit._support.description import constructor_arguments, describe
 from annealfit._support.errors import InvalidInputError, SamplerError, check_number, require
 from annealfit._support.randomness import child_seed
 from annealfit.hardware.chip import EXTRA, Chip, Embedding, longest_chain, qubits_of
 from annealfit.hardware.limits import (
     CHAIN_PREFACTOR,
     COUPLING_ERROR,
-    DeviceRanges,
+    Device,
     Resolution,
     TileLimit,
-    coupling_limits,
+    device_of_solver,
     resolve,
 )
 from annealfit.problems.problem import QuadraticProblem
-from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, DeviceAccess, Receipt
+from annealfit.samplers.dwave.call_queue import Call, CallFailedError, CallQueue, Ledger, Receipt
 from annealfit.samplers.protocol import Preflight, Sampler, Samples
 
 if TYPE_CHECKING:
@@ -111,20 +111,41 @@ class QPUSampler(Sampler):
         self._opened = device is None
         self.device = connect() if device is None else device
         try:
-            check_device(self.device, parameters, self._setting_names()[1:])
-            properties = self.device.properties
-            self._access = DeviceAccess(
-                properties, parameters, max_access_seconds, self.retries, self.backoff_seconds, self.timeout_seconds
-            )
+            self._limits = self._checked_device()
         except Exception:
             self.close()
             raise
-        self.chip = Chip(str(properties.get("chip_id", "solver")), self.device.to_networkx_graph())
-        self.ranges = DeviceRanges.of(properties)
-        self._tiles: dict[tuple[int, int], Tiles] = {}  # by variables of a problem and number of problems
-        known = {name: value for name, value in _USUAL_PARAMETERS.items() if name in self.device.parameters}
-        self._device_parameters = {**known, **parameters}
+        self._tiles: dict[tuple[int, int], list[tuple[Embedding, list[TileLimit]]]] = {}  # by size and number
+        self._ledger = Ledger()
         self._warned = False
+
+    def _checked_device(self) -> Device:
+        """Return the limits of the device; raise unless it is a QPU that takes the parameters."""
+        if not callable(getattr(self.device, "to_networkx_graph", None)):
+            raise InvalidInputError(
+                f"{self.device!r} is not a QPU: pass a DWaveSampler or a MockQPU; for other dimod samplers there is "
+                "DimodSampler"
+            )
+        if "auto_scale" in self.parameters:
+            raise InvalidInputError("auto_scale is not a choice here: every problem is scaled to the range by itself")
+        if unknown := sorted(set(self.parameters) - set(self.device.parameters)):
+            raise InvalidInputError(
+                f"neither QPUSampler nor the solver has a setting {', '.join(unknown)}; QPUSampler has "
+                f"{', '.join(constructor_arguments(QPUSampler)[1:])}; "
+                f"the solver takes {', '.join(sorted(self.device.parameters))}"
+            )
+        found = device_of_solver(self.device.properties)
+        if found.assumed:
+            raise SamplerError(f"the solver publishes no {', '.join(found.assumed)}, so its calls cannot be planned")
+        if "annealing_time" in self.parameters:
+            shortest, longest = found.annealing_microseconds
+            check_number("annealing_time", self.parameters["annealing_time"], minimum=shortest, maximum=longest)
+        return found
+
+    @property
+    def chip(self) -> Chip:
+        """The working qubits and couplers of the device."""
+        return self._limits.chip
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name: the sampler's own, then those that are passed to the device."""
@@ -142,10 +163,10 @@ class QPUSampler(Sampler):
 
     def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> QPUSampler:
         remade = QPUSampler(**settings)  # the same device; what it takes is checked there
-        remade._opened = self._opened and remade.device is self.device
-        remade._access.ledger = self._access.ledger  # what was spent stays spent
+        remade._ledger = self._ledger  # what was spent stays spent
         if remade.device is self.device:
-            remade.chip, remade._tiles = self.chip, self._tiles  # what was embedded stays embedded
+            remade._opened = self._opened
+            remade._limits, remade._tiles = self._limits, self._tiles  # what was embedded stays embedded
         return remade
 
     def __getstate__(self) -> dict[str, Any]:
@@ -154,12 +175,7 @@ class QPUSampler(Sampler):
                 "a QPUSampler with a budget is not copied to other processes, each of which would spend it anew; "
                 "run in one process (n_jobs=1)"
             )
-        return {**self.__dict__, "_tiles": {}}  # composites are made again
-
-    def __copy__(self) -> QPUSampler:
-        copied = object.__new__(QPUSampler)
-        copied.__dict__.update(self.__dict__)  # in this process: device and budget are shared
-        return copied
+        return self.__dict__
 
     def close(self) -> None:
         """Close the connection, if this sampler opened it."""
@@ -169,26 +185,28 @@ class QPUSampler(Sampler):
     def restore_usage(self, history: Sequence[Mapping[str, Any]]) -> None:
         """Count the access time of an interrupted training against the budget."""
         used = sum(float(row.get("access_seconds", 0.0)) for row in history)
-        self._access.ledger.seconds = max(self._access.ledger.seconds, used)
+        self._ledger.seconds = max(self._ledger.seconds, used)
 
     @property
     def access_seconds(self) -> float:
         """QPU access time that this sampler has used so far."""
-        return self._access.ledger.seconds
+        return self._ledger.seconds
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
         """Solve every problem on a tile. Problems of a call that failed in spite of retries are `Samples.failed`."""
-        receipt = Receipt()
-        runs = [self._plan(problems, positions, seeds[positions[0]]) for positions in self._batches(problems)]
-        calls = [call for run in runs for call in run.calls]
-        CallQueue(self._access, receipt).carry_out(calls)
+        receipt, batches = Receipt(), self._batches(problems)
+        programs = [self._program([problems[position] for position in batch]) for batch in batches]
+        calls = [self._calls(*pair) for pair in zip(programs, (seeds[batch[0]] for batch in batches), strict=True)]
+        every = [call for own in calls for call in own]
+        settings = self.max_access_seconds, self.retries, self.backoff_seconds, self.timeout_seconds
+        CallQueue(self._ledger, receipt, *settings).carry_out(every)
         # A spent budget, or an error that no retry can help, is raised in the next solve if answers were paid for.
-        lasting = [call.failure for call in calls if isinstance(call.failure, SamplerError)]
-        if len(lasting) == len(calls) and not receipt.access_seconds:
+        lasting = [call.failure for call in every if isinstance(call.failure, SamplerError)]
+        if len(lasting) == len(every) and not receipt.access_seconds:
             raise lasting[0]
         answers: dict[int, Samples] = {}
-        for run in runs:
-            answers.update(zip(run.positions, run.answers(receipt, self.polish), strict=True))
+        for batch, program, own in zip(batches, programs, calls, strict=True):
+            answers.update(zip(batch, self._answers(program, own, receipt), strict=True))
         return [answers[position] for position in range(len(problems))]
 
     def summarise(self, answers: Sequence[Samples]) -> dict[str, float | str]:
@@ -207,18 +225,14 @@ class QPUSampler(Sampler):
 
     def preflight(self, problems: Sequence[QuadraticProblem]) -> Preflight:
         """The cost of one solve of these problems, without submitting anything."""
-        batches = [[problems[position] for position in positions] for positions in self._batches(problems)]
-        tiles = [self._tiles_of(batch) for batch in batches]
-        calls = [(tile.n_qubits, reads) for tile in tiles for reads in self._reads(tile.n_qubits)]
+        programs = [self._program([problems[position] for position in batch]) for batch in self._batches(problems)]
+        calls = [(program.n_qubits, reads) for program in programs for reads in self._reads(program)]
         return Preflight(
             calls=len(calls),
-            qubits=max(n_qubits for n_qubits, _ in calls),
-            longest_chain=max(longest_chain(embedding) for tile in tiles for embedding in tile.embeddings),
-            access_seconds=sum(self._access.estimate(n_qubits, reads) for n_qubits, reads in calls),
-            unresolved_share=max(
-                Program.of(batch, self.ranges, self.chain_prefactor, tile.limits).unresolved_share
-                for batch, tile in zip(batches, tiles, strict=True)
-            ),
+            qubits=max(program.n_qubits for program in programs),
+            longest_chain=max(longest_chain(program.embedding) for program in programs),
+            access_seconds=sum(self._limits.access_seconds(*call, **self.parameters) for call in calls),
+            unresolved_share=max(program.unresolved_share for program in programs),
         )
 
     def _batches(self, problems: Sequence[QuadraticProblem]) -> list[list[int]]:
@@ -234,49 +248,84 @@ class QPUSampler(Sampler):
             batches += [positions[start : start + together] for start in range(0, len(positions), together)]
         return batches
 
-    def _tiles_of(self, batch: Sequence[QuadraticProblem]) -> Tiles:
-        """Return a tile for each of these problems of one size; embedded once for every size and number."""
-        n_variables, count = key = batch[0].n_variables, len(batch)
+    def _program(self, problems: Sequence[QuadraticProblem]) -> Program:
+        """Place problems of one size on tiles, and scale each by itself: a small update still gets the whole range."""
+        size, count = key = problems[0].n_variables, len(problems)
         if key not in self._tiles:
-            system = require("dwave.system", extra=EXTRA, purpose="embedding problems on a QPU")
-            gauges = require("dwave.preprocessing.composites", extra=EXTRA, purpose="spin-reversal transforms")
-            embeddings = self.chip.tiles(n_variables, count)
-            published = coupling_limits(self.device.properties)
-            limits = [[TileLimit.of(one, embedding, self.chip.graph) for one in published] for embedding in embeddings]
-            chains = [embedding[variable] for embedding in embeddings for variable in range(n_variables)]
-            # Spins are reversed above the embedding, so that a chain is flipped as a whole and stays ferromagnetic:
-            # only then may it use the extended range of couplings.
-            fixed = system.FixedEmbeddingComposite(self.device, dict(enumerate(chains)))
-            composite = gauges.SpinReversalTransformComposite(fixed)
-            self._tiles[key] = Tiles(embeddings, limits, composite, qubits_of(embeddings))
-        return self._tiles[key]
+            limits = self._limits.coupling_limits
+            tiles = self.chip.tiles(size, count)
+            self._tiles[key] = [(tile, [TileLimit.of(one, tile, self.chip.graph) for one in limits]) for tile in tiles]
+        chosen, linear, quadratic, resolutions = self._tiles[key], [], [], []
+        for problem, (_, of_tile) in zip(problems, chosen, strict=True):
+            fields, couplings, _ = problem.to_ising()
+            resolution = resolve(fields, couplings, self._limits.ranges, self.chain_prefactor, of_tile)
+            linear.append(fields / resolution.scale)
+            quadratic.append(couplings / resolution.scale)
+            resolutions.append(resolution)
+        chains = [tile[variable] for tile, _ in chosen for variable in range(size)]
+        return Program(problems, resolutions, np.array(linear), np.array(quadratic), dict(enumerate(chains)))
 
-    def _plan(self, problems: Sequence[QuadraticProblem], positions: list[int], seed: int) -> Run:
-        """Return the program of these problems and its calls, each with a gauge of its own."""
-        batch = [problems[position] for position in positions]
-        tiles = self._tiles_of(batch)
-        program = Program.of(batch, self.ranges, self.chain_prefactor, tiles.limits)
+    def _calls(self, program: Program, seed: int) -> list[Call]:
+        """Return the calls of a program, each in a random gauge of its own."""
         self._warn_of_noise(program)
         calls = []
-        for number, reads in enumerate(self._reads(tiles.n_qubits)):
-            flips = np.random.default_rng(child_seed(seed, number)).random((1, len(program.model.variables))) < 0.5
-            submit = partial(
-                tiles.composite.sample,
-                program.model,
-                srts=flips if self.spin_reversals else np.zeros_like(flips),
-                chain_strength=program.chain_strengths,
-                num_reads=reads,
-                auto_scale=False,
-                **self._device_parameters,
-            )
-            calls.append(Call(submit, reads, self._access.estimate(tiles.n_qubits, reads)))
-        return Run(positions, program, calls)
+        for number, reads in enumerate(self._reads(program)):
+            flips = np.random.default_rng(child_seed(seed, number)).random(len(program.embedding)) < 0.5
+            signs = np.where(flips, -1, 1) if self.spin_reversals else np.ones(len(flips), dtype=int)
+            seconds = self._limits.access_seconds(program.n_qubits, reads, **self.parameters)
+            calls.append(Call(partial(self._submit, program, signs, reads), reads, seconds))
+        return calls
 
-    def _reads(self, n_qubits: int) -> list[int]:
+    def _submit(self, program: Program, signs: NDArray[np.int_], reads: int) -> Any:
+        """Submit a program in a gauge; return its sample set, which undoes gauge and chains once it is resolved."""
+        dimod = require("dimod", extra=EXTRA, purpose="programming a QPU")
+        embedding = require("dwave.embedding", extra=EXTRA, purpose="embedding problems on a QPU")
+        model = program.model(signs)
+        # A chain is flipped as a whole and stays ferromagnetic: only then may it use the extended range of couplings.
+        embedded = embedding.embed_bqm(model, program.embedding, self.chip.graph.adj, program.chain_strengths)
+        usual = {name: value for name, value in _USUAL_PARAMETERS.items() if name in self.device.parameters}
+        answer = self.device.sample(embedded, num_reads=reads, auto_scale=False, **{**usual, **self.parameters})
+
+        def unembed(answer: Any) -> Any:
+            found = embedding.unembed_sampleset(answer, program.embedding, model, chain_break_fraction=True)
+            found.record.sample[:] *= signs.astype(np.int8)
+            return found
+
+        return dimod.SampleSet.from_future(answer, unembed)
+
+    def _reads(self, program: Program) -> list[int]:
         """Return the reads of each call: divided among the gauges, and by the limits of a call."""
-        gauges = max(self.spin_reversals, 1)
-        shares = [self.num_reads // gauges + (gauge < self.num_reads % gauges) for gauge in range(gauges)]
-        return [reads for share in shares for reads in self._access.divide(share, n_qubits)]
+        least = max(self.spin_reversals, 1)
+        return self._limits.reads_of_calls(self.num_reads, program.n_qubits, least, **self.parameters)
+
+    def _answers(self, program: Program, calls: Sequence[Call], receipt: Receipt) -> list[Samples]:
+        """Return an answer per problem from the reads of the calls that succeeded; without any the problems failed."""
+        parts: list[NDArray[np.uint8]] = []
+        failures: list[CallFailedError | SamplerError] = []
+        for call in calls:
+            try:
+                parts.append(_bits_of(call, receipt))
+            except (CallFailedError, SamplerError) as error:
+                failures.append(error)
+        lasting = next((str(error) for error in failures if isinstance(error, SamplerError)), "")
+        if not parts:
+            reason = lasting or str(failures[-1])
+            return [Samples.failed(problem, reason, {"receipt": receipt}) for problem in program.problems]
+        if lasting:
+            receipt.faults.append(f"reads left out: {lasting}")
+        answers = []
+        bits = np.split(np.concatenate(parts), len(program.problems), axis=1)
+        for problem, scaled, own in zip(program.problems, program.resolutions, bits, strict=True):
+            info = {"coefficient_scale": scaled.scale, "chain_strength": scaled.chain_strength, "receipt": receipt}
+            answer = Samples.of(problem, own, info)
+            info["raw_energy"] = answer.best_energy
+            if self.polish:
+                samplers = require("dwave.samplers", extra=EXTRA, purpose="polishing reads")
+                order = list(range(problem.n_variables))
+                found = samplers.SteepestDescentSampler().sample(problem.to_bqm(), initial_states=(own, order))
+                answer = Samples.of(problem, found.samples(sorted_by=None)[:, order], info)
+            answers.append(answer)
+        return answers
 
     def _warn_of_noise(self, program: Program) -> None:
         if self._warned or program.unresolved_share <= UNRESOLVED_SHARE:
@@ -293,125 +342,67 @@ class QPUSampler(Sampler):
 
 
 @dataclass(frozen=True, eq=False)
-class Tiles:
-    """Disjoint embeddings of as many problems of one size, and the device as a sampler of all of them."""
-
-    embeddings: Sequence[Embedding]
-    limits: Sequence[Sequence[TileLimit]]  # of the sums of couplings, for each embedding
-    composite: Any  # dimod sampler whose variables are those of a `Program`
-    n_qubits: int
-
-
-@dataclass(frozen=True, eq=False)
 class Program:
-    """Problems of n variables each as one Ising model: variable `t·n + i` is variable i of problem t."""
+    """Problems of n variables each, placed and scaled: variable `t·n + i` of the program is variable i of problem t."""
 
     problems: Sequence[QuadraticProblem]
-    model: dimod.BinaryQuadraticModel  # in spins; every problem fills the device's range by itself
-    chain_strengths: dict[int, float]  # of every variable
     resolutions: Sequence[Resolution]  # how each problem was scaled
+    fields: NDArray[np.float64]  # (problems, n)
+    couplings: NDArray[np.float64]  # (problems, n, n), above the diagonal
+    embedding: Embedding  # of all variables
 
-    @classmethod
-    def of(
-        cls,
-        problems: Sequence[QuadraticProblem],
-        ranges: DeviceRanges,
-        chain_prefactor: float,
-        limits: Sequence[Sequence[TileLimit]] = (),
-    ) -> Program:
-        """Return the program of problems of one size; `limits` are those of each problem's tile.
-
-        Each problem is scaled by itself: a class whose update has become small still gets the whole range.
-        """
+    def model(self, signs: NDArray[np.int_]) -> dimod.BinaryQuadraticModel:
+        """Return the model in spins, of which those with the sign −1 are reversed."""
         dimod = require("dimod", extra=EXTRA, purpose="programming a QPU")
-        size = problems[0].n_variables
+        count, size = self.fields.shape
         rows, columns = np.triu_indices(size, 1)
-        linear, biases, resolutions = [], [], []
-        for problem, of_tile in zip(problems, limits or [()] * len(problems), strict=True):
-            fields, couplings, _ = problem.to_ising()
-            resolution = resolve(fields, couplings, ranges, chain_prefactor, of_tile)
-            linear.append(fields / resolution.scale)
-            biases.append(couplings[rows, columns] / resolution.scale)
-            resolutions.append(resolution)
-        shifts = size * np.arange(len(problems))[:, None]
-        model = dimod.BinaryQuadraticModel.from_numpy_vectors(
-            np.concatenate(linear),
-            ((rows + shifts).ravel(), (columns + shifts).ravel(), np.concatenate(biases)),
-            0.0,
-            dimod.SPIN,
-        )
-        strengths = np.repeat([resolution.chain_strength for resolution in resolutions], size)
-        return cls(problems, model, dict(enumerate(strengths.tolist())), resolutions)
+        shifts = size * np.arange(count)[:, None]
+        first, second = (rows + shifts).ravel(), (columns + shifts).ravel()
+        biases = self.couplings[:, rows, columns].ravel() * signs[first] * signs[second]
+        fields = self.fields.ravel() * signs
+        return dimod.BinaryQuadraticModel.from_numpy_vectors(fields, (first, second, biases), 0.0, dimod.SPIN)
+
+    @property
+    def chain_strengths(self) -> dict[int, float]:
+        """The chain strength of every variable."""
+        strengths = [resolution.chain_strength for resolution in self.resolutions]
+        return dict(enumerate(np.repeat(strengths, self.fields.shape[1]).tolist()))
+
+    @property
+    def n_qubits(self) -> int:
+        """The number of qubits of all chains."""
+        return qubits_of([self.embedding])
 
     @property
     def unresolved_share(self) -> float:
         """The share of the couplings below the analog error, in the problem where it is largest."""
         return max(resolution.share_below[COUPLING_ERROR[1]] for resolution in self.resolutions)
 
-    def read(self, sampleset: Any) -> list[NDArray[np.uint8]]:
-        """Return the bits (reads, n) of every problem in a sample set of the model."""
-        size = len(self.model.variables)
-        if set(sampleset.variables) != set(range(size)):
-            raise SamplerError(f"the device answered for {len(sampleset.variables)} variables of {size}")
-        rows = (sampleset.samples(sorted_by=None)[:, list(range(size))] > 0).astype(np.uint8)
-        bits = np.repeat(rows, sampleset.record.num_occurrences, axis=0)
-        return np.split(bits, len(self.problems), axis=1)
+    def coefficients(self, signs: NDArray[np.int_]) -> tuple[NDArray[np.float64], tuple[NDArray[Any], ...]]:
+        """Return fields, and the first, second and value of all couplings, of spins that are multiplied by signs."""
+        count, size = self.fields.shape
+        rows, columns = np.triu_indices(size, 1)
+        shifts = size * np.arange(count)[:, None]
+        first, second = (rows + shifts).ravel(), (columns + shifts).ravel()
+        biases = self.couplings[:, rows, columns].ravel() * signs[first] * signs[second]
+        return self.fields.ravel() * signs, (first, second, biases)
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """Some problems of a solve, their program, and the calls among which the reads are divided."""
-
-    positions: list[int]  # of the problems in the solve
-    program: Program
-    calls: list[Call]
-
-    def answers(self, receipt: Receipt, polish: bool) -> list[Samples]:
-        """Return an answer per problem from the reads of the calls that succeeded; without any the problems failed."""
-        parts: list[list[NDArray[np.uint8]]] = []
-        failure, left_out = "", ""
-        for call in self.calls:
-            try:
-                if call.failure is not None:
-                    raise call.failure
-                _note_quality(call, receipt)
-                parts.append(self.program.read(call.answer))
-            except CallFailedError as error:
-                failure = str(error)
-            except SamplerError as error:
-                left_out = left_out or str(error)
-        problems = self.program.problems
-        if not parts:
-            return [Samples.failed(problem, left_out or failure, {"receipt": receipt}) for problem in problems]
-        if left_out:
-            receipt.faults.append(f"reads left out: {left_out}")
-        answers = []
-        for problem, scaled, *several in zip(problems, self.program.resolutions, *parts, strict=True):
-            info = {"coefficient_scale": scaled.scale, "chain_strength": scaled.chain_strength, "receipt": receipt}
-            answer = Samples.of(problem, np.concatenate(several), info)
-            info["raw_energy"] = answer.best_energy
-            if polish:
-                samplers = require("dwave.samplers", extra=EXTRA, purpose="polishing reads")
-                order = list(range(problem.n_variables))
-                start = answer.bits.reshape(len(answer.bits), -1), order
-                found = samplers.SteepestDescentSampler().sample(problem.to_bqm(), initial_states=start)
-                answer = Samples.of(problem, found.samples(sorted_by=None)[:, order], info)
-            answers.append(answer)
-        return answers
-
-
-def _note_quality(call: Call, receipt: Receipt) -> None:
-    """Record missing reads and broken chains of an answer on the receipt; an answer without reads is a failure."""
-    occurrences = call.answer.record.num_occurrences
-    reads = int(occurrences.sum())
+def _bits_of(call: Call, receipt: Receipt) -> NDArray[np.uint8]:
+    """Return the bits (reads, variables) that a call brought; missing reads and broken chains go on the receipt."""
+    if call.failure is not None:
+        raise call.failure
+    record = call.answer.record
+    reads = int(record.num_occurrences.sum())
     if reads < call.reads:
         receipt.faults.append(f"fewer reads than asked: {f'{reads} of {call.reads}' if reads else 'none'}")
     if reads == 0:
         raise CallFailedError("the device returned no reads")
-    share = float(np.average(call.answer.record.chain_break_fraction, weights=occurrences))
+    share = float(np.average(record.chain_break_fraction, weights=record.num_occurrences))
     receipt.breaks.append((share, reads))
     if share > MANY_BROKEN_CHAINS:
         receipt.faults.append(f"broken chains: {share:.0%}")
+    return np.repeat((record.sample > 0).astype(np.uint8), record.num_occurrences, axis=0)
 
 
 def _too_large(problem: QuadraticProblem, chip: Chip) -> str:
@@ -435,22 +426,3 @@ def connect() -> Any:
             f"no connection to a D-Wave solver ({type(error).__name__}: {error}); set up access with "
             "`dwave config create`, or rehearse with QPUSampler(MockQPU())"
         ) from error
-
-
-def check_device(device: Any, parameters: Mapping[str, Any], settings: Iterable[str]) -> None:
-    """Raise unless this is a QPU that takes these parameters; `settings` are the sampler's own, for the message."""
-    if not callable(getattr(device, "to_networkx_graph", None)):
-        raise InvalidInputError(
-            f"{device!r} is not a QPU: pass a DWaveSampler or a MockQPU; for other dimod samplers there is DimodSampler"
-        )
-    if "auto_scale" in parameters:
-        raise InvalidInputError("auto_scale is not a choice here: every problem is scaled to the range by itself")
-    if "annealing_time" in parameters:
-        shortest, longest = device.properties.get("annealing_time_range", (0, np.inf))
-        check_number("annealing_time", parameters["annealing_time"], minimum=shortest, maximum=longest)
-    unknown = sorted(set(parameters) - set(device.parameters))
-    if unknown:
-        raise InvalidInputError(
-            f"neither QPUSampler nor the solver has a setting {', '.join(unknown)}; QPUSampler has "
-            f"{', '.join(settings)}; the solver takes {', '.join(sorted(device.parameters))}"
-        )
