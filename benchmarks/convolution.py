@@ -21,7 +21,7 @@ from annealfit import AnnealedConvNet, load_dataset
 from annealfit.models.baselines import train_adam
 from annealfit.data import convolution as network_rows
 from annealfit.training import FilterMethod
-from annealfit.studies.training_run import Fitted, fit_frozen_network, fit_network_by_adam, measure
+from annealfit.studies.execute import Fitted, fit_frozen_network, fit_network_by_adam, measure
 
 SEEDS = range(42, 47)
 SETTINGS = {"random_state": 42, "patience": None}

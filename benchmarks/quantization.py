@@ -34,7 +34,7 @@ from annealfit.quantization import GPTQ, Annealed, Descent, Grid, InputMoments, 
 from annealfit.quantization.layer_problem import Layer, LayerProblem, Rounding, to_problems
 from annealfit.quantization.onnx_graph import OnnxGraph
 from annealfit.quantization.sensitivity import compare
-from annealfit.studies.report.figures import save_layer_errors
+from annealfit.studies.report.drawing import save_layer_errors
 from annealfit.samplers import SimulatedAnnealer
 from benchmarks.quantized_networks import Trained, conv_net, perceptron
 

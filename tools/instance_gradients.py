@@ -63,10 +63,10 @@ class GridSampler(Sampler):
 @lru_cache(maxsize=2)
 def trained(of: Instance) -> dict[str, Problems]:
     """The problems of all classes at each stage of the default training."""
-    seen = training_features(of.features)
+    X, y, _ = training_features(of.features)
     classifier = make_classifier_of(of).set_params(sampler=GridSampler(LevelAnnealer()))
     with blas_threads(0):
-        return {taken.name: taken.problems for taken in take_problems(classifier, seen.X, seen.y, late=LATE)}
+        return {taken.name: taken.problems for taken in take_problems(classifier, X, y, late=LATE)}
 
 
 def main(patterns: list[str]) -> None:

@@ -28,7 +28,7 @@ from annealfit.studies.instances import (
     MODELS_FILE,
     RANGE_BITS,
     SEED,
-    ModelInstance,
+    Instance,
     round_to_grid,
 )
 
@@ -38,7 +38,7 @@ X, Y = DIGITS.data[PAIR] / 16, DIGITS.target[PAIR]
 MIDDLE = 12  # of the 24 margins
 
 
-def problems_of(instance: ModelInstance) -> Problems:
+def problems_of(instance: Instance) -> Problems:
     """Return the problems of a model of this kind, as many as the instances need."""
     bits, size = instance.bits, instance.size
     match instance.model:

@@ -9,10 +9,10 @@ import pytest
 from annealfit import AnnealedClassifier, AnnealedConvNet, RandomConvFeatures, load_dataset
 from annealfit.studies import execute
 from annealfit.studies import paper_tables as paper
+from annealfit.studies.execute import Fitted, fit_frozen_network, fit_network_by_adam, measure
 from annealfit.studies.records import NETWORK_METHODS, RunSpec
 from annealfit.studies.report import tables
 from annealfit.studies.report.tables import groups
-from annealfit.studies.training_run import Fitted, fit_frozen_network, fit_network_by_adam, measure
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_reproduce_runs_the_papers_six_data_sets():
 
 
 def test_an_interrupted_training_is_measured_too(data):
-    from annealfit.studies.training_run import run_training
+    from annealfit.studies.execute import run_training
 
     def interrupt(iteration):
         if iteration.row["iteration"] == 8:

@@ -107,9 +107,9 @@ def test_another_process_with_more_threads_makes_the_same():
 @pytest.mark.parametrize("coordinates", ["raw", "centred"])
 def test_last_bits_of_the_features_do_not_matter(monkeypatch, coordinates):
     instance = find_instance(f"digits-d18-k2-{coordinates}-late-c0")
-    seen = library.training_features(instance.features)
-    dust = 1 + 1e-15 * np.random.default_rng(5).uniform(-1, 1, seen.X.shape)
-    monkeypatch.setattr(library, "training_features", lambda features: seen._replace(X=seen.X * dust))
+    X, *others = library.training_features(instance.features)
+    dust = 1 + 1e-15 * np.random.default_rng(5).uniform(-1, 1, X.shape)
+    monkeypatch.setattr(library, "training_features", lambda features: (X * dust, *others))
     monkeypatch.setattr(library, "_curvature", library._curvature.__wrapped__)
     assert exported.digest(make_problem(instance).to_qubo()) == best_known(instance).sha256
 
@@ -117,8 +117,8 @@ def test_last_bits_of_the_features_do_not_matter(monkeypatch, coordinates):
 @pytest.mark.parametrize("coordinates", ["raw", "centred"])
 def test_a_first_instance_is_the_trainings_first_problem(coordinates):
     instance = find_instance(f"digits-d36-k2-{coordinates}-first-c0")
-    seen = library.training_features(instance.features)
-    first = library.make_classifier_of(instance).problems(seen.X, seen.y)[0]
+    X, y, _ = library.training_features(instance.features)
+    first = library.make_classifier_of(instance).problems(X, y)[0]
     made = make_problem(instance)
     np.testing.assert_allclose(made.curvature, first.curvature, atol=2**-30 * np.abs(first.curvature).max())
     np.testing.assert_allclose(made.gradient, first.gradient, atol=2**-30 * np.abs(first.gradient).max())

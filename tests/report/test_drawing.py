@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from pictures import assert_readable
 
-from annealfit.studies.report.drawing import dress, log_ticks, make_figure, number_text, use_logarithm
-from annealfit.studies.report.figures import draw_convergence
+from annealfit.studies.report.drawing import draw_convergence, dress, log_ticks, make_figure, number_text, use_logarithm
 
 
 @pytest.mark.parametrize("low", [1e-7, 0.003, 0.7, 1.0, 40.0])

@@ -191,8 +191,7 @@ def _describe(found: Comparison) -> dict[str, Any]:
 def _save(found: Comparison, document: dict[str, Any], folder: Path) -> list[str]:
     """Write problems, table, figure and, last, the document, whose presence says that the folder is complete."""
     from annealfit.studies.records import csv_text
-    from annealfit.studies.report.drawing import save_figure
-    from annealfit.studies.report.figures import draw_success
+    from annealfit.studies.report.drawing import draw_success, save_figure
 
     notes = []
     for file_format in ("npz", "bqm"):

@@ -21,6 +21,7 @@ from annealfit.hardware.topologies import TOPOLOGIES, chip_with_defects, read_pr
 from annealfit.problems.encoding import MAX_BITS
 
 _LEAST, _OF_COUPLINGS, _MOST = ERROR_LEVELS
+_ENDS = (_LEAST, _MOST)
 _EXPLANATION = f"""\
 QPU time: access time of all calls, {{reads}} reads{{annealed}}, estimated with D-Wave's timing of Advantage in August \
 2022, for Zephyr too, unless a solver's file brings its own.
@@ -76,7 +77,7 @@ def hardware(
       annealfit hardware --layer 180x64 --bits 1,2
     """
     from annealfit.studies import hardware_study as study
-    from annealfit.studies.report import figures
+    from annealfit.studies.report import drawing
     from annealfit.studies.report.drawing import save_figure
 
     every_bits = options.parse_numbers(bits or ("1-20" if layer is None else "1-3"), "--bits")
@@ -95,7 +96,7 @@ def hardware(
         sizes, counts = options.parse_numbers(features, "--features"), options.parse_numbers(classes, "--classes")
     workloads = [Workload(*numbers, **settings) for numbers in product(sizes, counts, every_bits)]
     if plot is not None:
-        figures.check_drawable(plot, sizes)
+        drawing.check_drawable(plot, sizes)
     devices = _devices(topology, defects, solver, seed)
     rows = []
     columns = MofNCompleteColumn(), TimeRemainingColumn()
@@ -105,7 +106,7 @@ def hardware(
             rows.append(row)
             update(advance=1, description=row.chip)
     if plot is not None:
-        save_figure(figures.draw_feasibility(rows), plot)
+        save_figure(drawing.draw_feasibility(rows), plot)
     if as_json:
         document = {
             **pick(workloads[0], "reads", "iterations", "annealing_microseconds"),
@@ -113,8 +114,7 @@ def hardware(
             "assumed": {device.chip.name: device.assumed for device in devices},
             "rows": [asdict(row) for row in rows],
         }
-        print_json(document)
-        return
+        return print_json(document)
     _print_embeddings(rows, one)
     _print_coefficients(devices, rows)
     for _, group in groupby(rows, key=lambda row: (row.chip, row.features)):
@@ -123,10 +123,9 @@ def hardware(
     say(_EXPLANATION.format(reads=reads, annealed=f" of {annealing_time:g} µs" if annealing_time else ""))
     if any(not row.resolutions for row in rows):
         say(f"Coefficients are computed up to {study.MOST_VARIABLES_LOOKED_AT:,} variables.")
-    for device in devices:
-        if device.assumed:
-            assumed = ", ".join(device.assumed)
-            say(f"{device.chip.name} does not say its {assumed}: Advantage's published values stand for them.")
+    for device in (device for device in devices if device.assumed):
+        assumed = ", ".join(device.assumed)
+        say(f"{device.chip.name} does not say its {assumed}: Advantage's published values stand for them.")
     say(f"Figure: {plot}" if plot else "Add --plot FILE.png for a figure, --json for every number.")
 
 
@@ -145,22 +144,15 @@ def _placed(heading: str, cell: Callable[[Any], str], otherwise: str = "–") ->
     return Column(heading, lambda row: cell(row) if row.embeds else otherwise)
 
 
-def _if_varied(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
-    """The columns that say more than one thing."""
-    return [column for column in columns if len({column.cell(row) for row in rows}) > 1]
-
-
 def _print_embeddings(rows: Sequence[Feasibility], one: str) -> None:
     """For every chip, what fits and what it costs; `one` is what a problem is of."""
-    sizes = [Column("features", lambda row: str(row.features)), Column("classes", lambda row: str(row.classes))]
     columns = [
+        Column("features", lambda row: str(row.features), optional=True),
+        Column("classes", lambda row: str(row.classes), optional=True),
         Column("bits", lambda row: str(row.bits)),
         Column("variables", lambda row: f"{row.variables:,}"),
         Column("couplings", lambda row: f"{row.couplings:,}"),
-        _placed(
-            "chains",
-            lambda row: "–".join(map(str, sorted({row.placement.shortest_chain, row.placement.longest_chain}))),
-        ),
+        _placed("chains", lambda row: _from_to(row.placement.shortest_chain, row.placement.longest_chain)),
         _placed(
             f"qubits\n{one} / call",
             lambda row: f"{row.placement.qubits_of_a_class:,} / {row.placement.qubits_of_a_call:,}",
@@ -172,35 +164,35 @@ def _print_embeddings(rows: Sequence[Feasibility], one: str) -> None:
     for chip, group in groupby(rows, key=lambda row: row.chip):
         own = list(group)
         size = f"{own[0].qubits:,} qubits, {own[0].couplers:,} couplers, largest clique {own[0].largest_clique}"
-        print_table(own, [*_if_varied(sizes, own), *columns], title=f"{chip}: {size}")
+        print_table(own, columns, title=f"{chip}: {size}", keys=3)
         say()
+
+
+def _from_to(first: object, last: object) -> str:
+    return f"{first}" if first == last else f"{first}–{last}"
 
 
 def _print_coefficients(devices: Sequence[Device], rows: Sequence[Feasibility]) -> None:
     """For chips of the same ranges, what the ranges and the analog error make of the coefficients."""
-    ranges = {device.chip.name: device.ranges for device in devices}
-    keys = [Column("bits", lambda entry: str(entry[0].bits)), Column("coordinates", lambda entry: entry[1])]
     columns = [
+        Column("features", lambda entry: str(entry[0].features), optional=True),
+        Column("bits", lambda entry: str(entry[0].bits)),
+        Column("coordinates", lambda entry: entry[1]),
         Column("couplings", lambda entry: f"{entry[2].couplings:,}"),
         Column("span", lambda entry: f"2^{entry[2].span_of_couplings:.0f}"),
         Column("largest", lambda entry: f"{entry[2].largest_coupling:.2f}"),
         Column("chains", lambda entry: f"{entry[2].chain_strength:.2f}"),
-        Column(
-            "below\nerror",
-            lambda entry: "–".join(f"{100 * entry[2].share_below[error]:.0f}" for error in (_LEAST, _MOST)) + " %",
-        ),
+        Column("below\nerror", lambda entry: "–".join(f"{100 * entry[2].share_below[e]:.0f}" for e in _ENDS) + " %"),
     ]
+    ranges = {device.chip.name: device.ranges for device in devices}
     for same in dict.fromkeys(ranges.values()):
         own = [row for row in rows if ranges[row.chip] == same]
         once = {(row.features, row.bits): row for row in own}.values()
-        entries = [(row, *item) for row in once for item in row.resolutions.items()]
-        if not entries:
-            continue
-        chips = ", ".join(dict.fromkeys(row.chip for row in own))
-        say(f"Couplings of digits' problems, scaled to the ranges of {chips}")
-        named = [*_if_varied([Column("features", lambda entry: str(entry[0].features))], entries), *keys]
-        print_table(entries, [*named, *columns], keys=len(named))
-        say()
+        if entries := [(row, *item) for row in once for item in row.resolutions.items()]:
+            chips = ", ".join(dict.fromkeys(row.chip for row in own))
+            say(f"Couplings of digits' problems, scaled to the ranges of {chips}")
+            print_table(entries, columns, keys=3)
+            say()
 
 
 def _answer(rows: Sequence[Feasibility], *, named: bool) -> str:
@@ -212,8 +204,8 @@ def _answer(rows: Sequence[Feasibility], *, named: bool) -> str:
         fitting = f"not even 1 bit fits ({parameters} parameters, {largest} variables at most); {blocks}."
     else:
         more = f"{most + 1} bits need {(most + 1) * parameters}" if most < MAX_BITS else "there are no more"
-        fits = "1 bit fits" if most == 1 else f"{most} bits fit"
-        fitting = f"at most {fits} ({most * parameters} of {largest} variables); {more}."
+        fits = f"at most {count_bits(most)} {'fits' if most == 1 else 'fit'}"
+        fitting = f"{fits} ({most * parameters} of {largest} variables); {more}."
     seeming = sorted({row.bits for row in rows if not row.embeds and row.couplings <= row.couplers})
     if seeming:
         span = count_bits(seeming[0]) if len(seeming) == 1 else f"{seeming[0]} to {seeming[-1]} bits"

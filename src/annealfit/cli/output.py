@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from typing import Any, Literal
 
 import typer
@@ -109,26 +110,28 @@ class Column:
     """A column of a table: its heading and how the cell of a row is written.
 
     Numbers are aligned right. Words are aligned left; those of a column that folds may be broken in a narrow terminal.
+    A column that is empty, or an optional one whose cells are all the same, is left out.
     """
 
     heading: str
     cell: Callable[[Any], str | Text]
     align: Literal["right", "left", "fold"] = "right"
     style: str = ""
+    optional: bool = False
 
 
 def print_table(rows: Sequence[Any], columns: Sequence[Column], *, title: str | None = None, keys: int = 1) -> None:
-    """Print a table so that it can be read whole; the first `keys` columns name the rows, empty ones are left out."""
+    """Print a table so that it can be read whole; the first `keys` columns name the rows."""
     if title is not None:
         console.print(plain(title), style="table.title", soft_wrap=True)
-    columns = [column for column in columns if not rows or any(map(column.cell, rows))]
     widest = console.width if console.is_terminal else _UNBOUNDED
-    named, parts = list(columns[:keys]), [list(columns[: keys + 1])]
-    for column in columns[keys + 1 :]:
-        if _least_width(_make_table(rows, [*parts[-1], column])) <= widest:
-            parts[-1].append(column)
-        else:
-            parts.append([*named, column])
+    texts = [{str(column.cell(row)) for row in rows} for column in columns]
+    shown = [not rows or (len(own) > 1 if c.optional else any(own)) for own, c in zip(texts, columns, strict=True)]
+    named = [*compress(columns[:keys], shown)]
+    parts = [named]
+    for column in compress(columns[keys:], shown[keys:]):
+        fits = len(parts[-1]) == len(named) or _least_width(_make_table(rows, [*parts[-1], column])) <= widest
+        parts[-1:] = [[*parts[-1], column]] if fits else [parts[-1], [*named, column]]
     for place, part in enumerate(parts):
         if place:
             console.print()

@@ -17,6 +17,10 @@ from annealfit.data.datasets import is_available
 from annealfit.problems.export import file_offset, offset_note
 from annealfit.problems.export import write as write_problem
 
+_FORMATS = (
+    "bqm: dimod's binary file. coo, ising: dimod's text, `i j value` per line. npz: NumPy arrays. "
+    "qubo: qbsolv's text. qs, sparse: that of QOBLIB and Biq Mac. bqpjson: JSON. All are exact."
+)
 instances_app = typer.Typer(no_args_is_help=True)
 _OF_RECORDS = ("proven", "strength", "date", "found_by")
 Select = Annotated[
@@ -32,14 +36,7 @@ Select = Annotated[
 def export(
     dataset: options.Dataset,
     out: Annotated[Path, Option("-o", "--out", help="File to write.")],
-    file_format: Annotated[
-        options.Format,
-        Option(
-            "--format",
-            help="bqm: dimod's binary file. coo, ising: dimod's text, `i j value` per line. npz: NumPy arrays. "
-            "qubo: qbsolv's text. qs, sparse: that of QOBLIB and Biq Mac. bqpjson: JSON. All are exact.",
-        ),
-    ] = options.Format("bqm"),
+    file_format: Annotated[options.Format, Option("--format", help=_FORMATS)] = options.Format("bqm"),
     class_index: Annotated[int, Option("--class", help="The class whose problem is written.")] = 0,
     preset: options.PresetOption = options.Preset.annealfit,
     bits: options.Bits = None,
@@ -72,7 +69,6 @@ def export(
     problem = problems[min(class_index, len(problems) - 1)]  # two classes share one
     write_problem(problem, out, format=file_format)
     offset = file_offset(problem, file_format)
-    note = offset_note(file_format, offset)
     written = {
         "file": str(out),
         "dataset": dataset,
@@ -81,15 +77,14 @@ def export(
         "couplings": problem.n_couplings,
         "bytes": out.stat().st_size,
         "offset": offset,
-        "note": note,
+        "note": offset_note(file_format, offset),
     }
     if as_json:
-        print_json(written)
-        return
+        return print_json(written)
     text = "{file}: class {class} of {dataset}, {variables} variables, {couplings:,} couplings, {bytes:,} bytes"
     say(text.format(**written))
-    if note is not None:
-        say(f"Note: {note}.")
+    if written["note"]:
+        say(f"Note: {written['note']}.")
 
 
 @instances_app.callback()
@@ -133,8 +128,7 @@ def list_instances(select: Select = None, as_json: options.Json = False) -> None
         for instance in select_instances(select or ())
     ]
     if as_json:
-        print_json(rows)
-        return
+        return print_json(rows)
     columns = [
         Column("name", lambda row: row["name"], "left"),
         Column("variables", lambda row: str(row["variables"])),
@@ -154,12 +148,7 @@ def write_instances(
     select: Select = None,
     formats: Annotated[
         list[options.Format] | None,
-        Option(
-            "--format",
-            help="qubo: qbsolv's text. coo: dimod's text. ising: the same over spins. bqm: dimod's binary file. "
-            "npz: NumPy arrays. qs, sparse: the text of QOBLIB and Biq Mac. bqpjson: JSON. May be given several times.",
-            show_default="qubo",
-        ),
+        Option("--format", help=f"{_FORMATS} May be given several times.", show_default="qubo"),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -192,8 +181,7 @@ def write_instances(
                 "files the official ones? The best known energy is that of the published answer, and not proven."
             )
     if as_json:
-        print_json(written)
-        return
+        return print_json(written)
     files = [{**sidecar, **file} for sidecar in written for file in sidecar["files"]]
     columns = [
         Column("file", lambda file: file["file"], "left"),
@@ -242,8 +230,7 @@ def check_samples(
     \b
       annealfit instances check answers.csv
     """
-    from annealfit.studies.instances import read_answers, require_data, score_answers
-    from annealfit.studies.qoblib import write_submission
+    from annealfit.studies.instances import read_answers, require_data, score_answers, write_submission
 
     answers = read_answers(samples)
     require_data([found.instance for found in answers])
@@ -256,17 +243,15 @@ def check_samples(
             {
                 "instance": score.instance.name,
                 "reads": len(score.energies),
-                "best_energy": score.best_energy,
                 "mean_energy": float(score.energies.mean()),
                 "best_known": score.known.energy,
                 **pick(score.known, *_OF_RECORDS),
-                **pick(score, "residual", "success", "verdict", "best_bits"),
+                **pick(score, "best_energy", "residual", "success", "verdict", "best_bits"),
                 "energies": score.energies.tolist(),
             }
             for score in scores
         ]
-        print_json(rows)
-        return
+        return print_json(rows)
     columns = [
         Column("instance", lambda score: score.instance.name, "left"),
         Column("reads", lambda score: str(len(score.energies))),

@@ -106,8 +106,7 @@ def quantize(
     from annealfit.quantization.comparison import Compared, compare_methods
     from annealfit.quantization.network import quantize_network
     from annealfit.quantization.onnx_graph import OnnxGraph, find_layers
-    from annealfit.studies.report.drawing import check_picture
-    from annealfit.studies.report.figures import save_layer_errors
+    from annealfit.studies.report.drawing import check_picture, save_layer_errors
 
     if bits is not None and mean_bits is not None:
         raise InvalidInputError("--bits is for all layers, --mean-bits chooses them layer by layer; give one of them")

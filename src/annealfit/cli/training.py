@@ -393,12 +393,12 @@ def _describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool) -> str:
 
 def _notes(run: TrainingRun, folder: Path, *, plots: bool) -> list[str]:
     """Draw the figures; return why there are none, what the device cost, and how a training cut short goes on."""
-    from annealfit.studies.report import figures
+    from annealfit.studies.report import drawing
 
     classifier, notes = run.classifier, []
     try:
         if plots:
-            figures.save_run_figures(run, folder)
+            drawing.save_run_figures(run, folder)
     except MissingDependencyError as error:
         notes.append(f"No plots: {error}")
     history = classifier.history_

@@ -1,45 +1,289 @@
-"""Carry out runs on this machine or a Dask cluster, and store every record as soon as it is there."""
+"""Runs: prepare a data set, fit a method on it, measure the result; in processes or on a Dask cluster, stored at once.
+
+A single training, the paper's runs and the comparison of samplers all use the functions of this module.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
+import platform
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import confusion_matrix
 
+import annealfit
 from annealfit._support.errors import AnnealfitError, require
 from annealfit._support.files import remove_leftovers
+from annealfit._support.randomness import seed_of
 from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import Dataset, DataWarning, load_dataset
-from annealfit.data.features import RandomConvFeatures
-from annealfit.models import AnnealedConvNet
-from annealfit.studies import family, records
+from annealfit.data.features import RandomConvFeatures, RowScaler
+from annealfit.data.rows import NpyTable, chunk_bounds
+from annealfit.models import AnnealedClassifier, AnnealedConvNet
+from annealfit.models.baselines import ADAM_RATE, SGD_RATE, solve_logistic, train_adam, train_sgd
+from annealfit.models.conv_net import with_trained_layers
+from annealfit.models.image_classifier import ImageClassifier
+from annealfit.models.metrics import classification_metrics
+from annealfit.studies import records
 from annealfit.studies.records import Record, RunSpec, Store
-from annealfit.studies.training_run import (
-    Fitted,
-    Prepared,
-    environment,
-    fit_frozen_network,
-    fit_network_by_adam,
-    fit_optimum,
-    fit_sgd,
-    measure,
-)
-from annealfit.training.trainer import is_interrupt
+from annealfit.training.objectives import HeadPoint, LinearHead
+from annealfit.training.objectives.conv_net import HEAD
+from annealfit.training.policies import uniform
+from annealfit.training.trainer import Callback, is_interrupt
 
-REGULARIZATION = 1e-3  # the paper's λ, for every method
+REGULARIZATION = 1e-3  # the paper's λ, for every method of its runs
 _SIZES: dict[str, Any] = {"n_filters": 2, "kernel_size": 3, "pool_size": 2}  # of the paper's network
 _LIMIT = np.sqrt(6 / 11)  # of the weights of the published bank, and of random ones in its place
 _PARENT_CHECK_SECONDS = 0.5
+OPTIMUM_TOL = 1e-5  # of the loss: within it a solution is certified to be the optimum
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A data set with the features (N, d) of both parts: arrays, or tables that are read in slices."""
+
+    dataset: Dataset
+    features: RandomConvFeatures | RowScaler | None  # fitted on the training part; None where rows are features
+    X_train: Any
+    X_test: Any
+
+    @classmethod
+    def of(cls, dataset: Dataset, features: RandomConvFeatures | RowScaler, *, fit: bool = True) -> Prepared:
+        """Compute the features of both parts, fitted on the training part unless they are."""
+        X_train = features.fit_transform(dataset.X_train) if fit else features.transform(dataset.X_train)
+        return cls(dataset, features, X_train, features.transform(dataset.X_test))
+
+    @classmethod
+    def on_disk(cls, dataset: Dataset, features: RandomConvFeatures, folder: Path) -> Prepared:
+        """Write the features in single precision to files of a folder, chunk by chunk."""
+        count, tables = features.fit(dataset.X_train).n_features_out_, []
+        for name, images in (("train", dataset.X_train), ("test", dataset.X_test)):
+            bounds = chunk_bounds(images, max(int(np.prod(images.shape[1:])), count))
+            blocks = (features.transform(images[first:last]) for first, last in bounds)
+            tables.append(NpyTable.write(folder / f"{name}.npy", (len(images), count), np.float32, blocks))
+        return cls(dataset, features, *tables)
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the data set, C."""
+        return len(self.dataset.class_names)
+
+    def head(self, regularization: float) -> LinearHead:
+        """Return the objective of the training part."""
+        return LinearHead.of_arrays(self.X_train, self.dataset.y_train, self.n_classes, regularization)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Weights of a trained head; seconds are those of the training alone, without loading or compiling."""
+
+    weights: NDArray[np.float64]  # (d + 1, outputs), the biases in the last row
+    history: Sequence[Mapping[str, object]]  # empty for a method without iterations
+    seconds: float
+    regularization: float
+    stop_reason: str = ""
+    features: RandomConvFeatures | None = None  # of a network, as its training left them
+    filter_penalty: float = 0.0  # ½λΣ‖filters‖² of the layers that the network trains, a part of its loss
+
+    @classmethod
+    def of(cls, trained: AnnealedClassifier | AnnealedConvNet) -> Fitted:
+        """Return what a fitted estimator learned."""
+        weights = np.vstack([trained.coef_.T, trained.intercept_])
+        seconds = trained.history_[-1]["seconds"]
+        fitted = cls(weights, trained.history_, seconds, trained.regularization, trained.stop_reason_)
+        return fitted.on(trained.features_, trained) if isinstance(trained, AnnealedConvNet) else fitted
+
+    def on(self, features: RandomConvFeatures, net: AnnealedConvNet) -> Fitted:
+        """Return the same head on these features of a network, measured by the network's loss."""
+        squares = sum(float((features.filters_[layer] ** 2).sum()) for layer in net.trained_layers())
+        return replace(self, features=features, filter_penalty=0.5 * net.regularization * squares)
+
+
+def fit_sgd(prepared: Prepared, regularization: float, seed: int) -> Fitted:
+    """Train by the paper's SGD, from the uniform initial weights of the seed."""
+    head = prepared.head(regularization)
+    result = train_sgd(head, uniform(head, seed))
+    return Fitted(result.weights, result.history, result.seconds, regularization)
+
+
+def fit_optimum(prepared: Prepared, regularization: float) -> Fitted:
+    """Solve logistic regression; ended by "tolerance", its loss is certified to be the least there is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the certificate decides
+        result = solve_logistic(prepared.X_train, prepared.dataset.y_train, regularization)
+    point = prepared.head(regularization).at(result.weights)
+    certified = point.exact_loss - point.lower_bound() <= OPTIMUM_TOL * point.exact_loss
+    reason = "tolerance" if certified else "stalled"
+    return Fitted(result.weights, result.history, result.seconds, regularization, reason)
+
+
+def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
+    """Train the head alone by annealing, on the filters that the network starts from."""
+    head, settings = AnnealedClassifier(), net.get_params(deep=False)
+    head.set_params(**{name: settings[name] for name in head.get_params(deep=False) if name in settings})
+    features = net.first_features(dataset.X_train)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far it came
+        head.set_params(checkpoint=None).fit(features.transform(dataset.X_train), dataset.y_train)
+    return Fitted.of(head).on(features, net)
+
+
+def fit_network_by_adam(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
+    """Train the network's loss by Adam, from the weights that annealing starts from.
+
+    It takes about 2,000 steps: up to 100 epochs on few images, at least 5 on many.
+    """
+    batch_size = 50
+    blank = clone(net).set_params(checkpoint=None)
+    loss, weights = blank.loss_and_start(dataset.X_train, dataset.y_train)
+    epochs = int(np.clip(2000 * batch_size / len(loss.images), 5, 100))
+    result = train_adam(loss, weights, epochs=epochs, batch_size=batch_size, seed=seed_of(net.random_state))
+    features = with_trained_layers(blank.first_features(dataset.X_train), result.weights)
+    return Fitted(result.weights[HEAD], result.history, result.seconds, net.regularization).on(features, net)
+
+
+def measure(data: Prepared | Dataset, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
+    """Return the record of a method: loss, the six metrics on both parts, history, answers to sample images.
+
+    The features of a data set are those that a network has trained.
+    """
+    if isinstance(data, Dataset):
+        assert fitted.features is not None, "a network has features of its own"
+        data = Prepared.of(data, fitted.features, fit=False)
+    dataset, n_classes, samples = data.dataset, data.n_classes, {}
+    at_end = data.head(fitted.regularization).at(fitted.weights)
+    on_test = LinearHead.of_arrays(data.X_test, dataset.y_test, n_classes, 0.0).at(fitted.weights)
+    if len(dataset.X_test.shape) >= 3:  # images: the first of each class
+        labels, places = np.unique(dataset.y_test, return_index=True)
+        features = np.concatenate([data.X_test[place : place + 1] for place in places.tolist()])
+        head = LinearHead.of_arrays(features.astype(np.float64), labels, n_classes, 0.0)
+        (probabilities,) = map(head.at(fitted.weights).distribution, head.rows.chunks())
+        samples["sample_images"], samples["sample_labels"] = dataset.X_test[places], labels.astype(np.int64)
+        samples["sample_probabilities"] = np.ascontiguousarray(probabilities.T)
+    # A missing number is NaN.
+    numbers = [{name: np.nan if value is None else value for name, value in row.items()} for row in fitted.history]
+    return record_of_predictions(
+        dataset,
+        method,
+        _predict(on_test),
+        spec=spec,
+        loss=at_end.loss + fitted.filter_penalty,
+        cross_entropy=at_end.cross_entropy,
+        seconds=fitted.seconds,
+        stop_reason=fitted.stop_reason,
+        train=classification_metrics(dataset.y_train, _predict(at_end)),
+        history={name: np.array([row[name] for row in numbers]) for name in (numbers[0] if numbers else ())},
+        **samples,
+    )
+
+
+def record_of_predictions(dataset: Dataset, method: str, predicted: NDArray[Any], **more: Any) -> Record:
+    """Return the record of what was predicted for the test part."""
+    return Record(
+        method,
+        class_names=dataset.class_names,
+        test=classification_metrics(dataset.y_test, predicted),
+        confusion=confusion_matrix(dataset.y_test, predicted, labels=range(len(dataset.class_names))).astype(np.int64),
+        environment=environment(),
+        **more,
+    )
+
+
+def _predict(point: HeadPoint) -> NDArray[np.intp]:
+    return np.concatenate([point.distribution(chunk).argmax(axis=0) for chunk in point.head.rows.chunks()])
+
+
+def environment() -> dict[str, str]:
+    """Return versions and machine; nothing that identifies a person."""
+    return {
+        "annealfit": annealfit.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """A finished training: the model, and the record of every method on the same features."""
+
+    dataset: Dataset
+    model: ImageClassifier | AnnealedClassifier  # the latter takes rows of features
+    records: tuple[Record, ...]  # the annealed classifier first
+    initial_filters: list[NDArray[np.float64]] | None = None  # of a network: (filters, channels, k, k) of every layer
+
+    @property
+    def classifier(self) -> AnnealedClassifier:
+        """The classifier in the model."""
+        return self.model.classifier if isinstance(self.model, ImageClassifier) else self.model
+
+
+def run_training(
+    data: Prepared | Dataset,
+    estimator: AnnealedClassifier | AnnealedConvNet,
+    callbacks: Sequence[Callback] = (),
+    *,
+    baselines: bool = True,
+    rows: tuple[Any, Any] | None = None,
+) -> TrainingRun:
+    """Fit a classifier on features, or a network on images; Ctrl-C ends the training, keeping its result.
+
+    `baselines` are SGD and logistic regression on the same features, or the same network with its filters frozen, and
+    trained by Adam from the same weights; all have the same loss: the penalty of the filters counts for frozen ones
+    too. `rows` are training features and labels elsewhere, as on a cluster.
+    """
+    dataset = data if isinstance(data, Dataset) else data.dataset
+    estimator.set_params(callbacks=[*(estimator.callbacks or ()), *callbacks])
+    try:
+        estimator.fit(*(rows or (data.X_train, dataset.y_train)))
+    except KeyboardInterrupt:
+        if not getattr(estimator, "history_", None):
+            raise
+    estimator.set_params(callbacks=None)
+    fitted = {f"QUBO {estimator.bits}-bit": Fitted.of(estimator)}
+    if baselines and isinstance(estimator, AnnealedConvNet):
+        fitted["Frozen filters"] = fit_frozen_network(dataset, estimator)
+        fitted[f"Adam (rate {ADAM_RATE})"] = fit_network_by_adam(dataset, estimator)
+    elif baselines:
+        assert isinstance(data, Prepared), "a classifier is trained on features"
+        regularization = estimator.regularization
+        fitted[f"SGD (rate {SGD_RATE})"] = fit_sgd(data, regularization, seed_of(estimator.random_state))
+        optimum = fit_optimum(data, regularization)
+        fitted["Logistic optimum" if optimum.stop_reason == "tolerance" else "Logistic regression, stalled"] = optimum
+    records = tuple(measure(data, method, found) for method, found in fitted.items())
+    return TrainingRun(dataset, _model(data, estimator), records, getattr(estimator, "initial_filters_", None))
+
+
+def _model(data: Prepared | Dataset, estimator: Any) -> ImageClassifier | AnnealedClassifier:
+    """A model that takes images, or rows as they were given: scaling of rows moves into the weights."""
+    if isinstance(data, Dataset):
+        features, classifier = (step for _, step in estimator.to_pipeline().steps)
+        return ImageClassifier(features, classifier, data.class_names, data.preparation)
+    features, names = data.features, data.dataset.class_names
+    if isinstance(features, RandomConvFeatures):
+        return ImageClassifier(features, estimator, names, data.dataset.preparation)
+    model = copy.copy(estimator)
+    if features is not None:  # w·(x − μ)/σ + b = (w/σ)·x + (b − (w/σ)·μ)
+        model.coef_ = estimator.coef_ / features.scale_
+        model.intercept_ = estimator.intercept_ - model.coef_ @ features.mean_
+    are_numbers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names)
+    model.classes_ = np.array([int(name) for name in names] if are_numbers else names)[estimator.classes_]
+    return model
 
 
 def execute(spec: RunSpec) -> Record:
@@ -48,6 +292,8 @@ def execute(spec: RunSpec) -> Record:
     Linear algebra uses one thread: runs are what is parallel, and the last bits of a sum must not depend on the number
     of processors.
     """
+    from annealfit.studies import family  # which measures with this module
+
     try:
         with blas_threads(0), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far a run came

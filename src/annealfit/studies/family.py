@@ -24,11 +24,11 @@ from sklearn.svm import SVC
 
 from annealfit import models
 from annealfit.data.datasets import Dataset
+from annealfit.studies.execute import record_of_predictions
 from annealfit.studies.paper_tables import DATASETS
 from annealfit.studies.records import ANNEALED, COUNTERPART, Record, RunSpec
 from annealfit.studies.report import drawing, tables
 from annealfit.studies.report.tables import Cell, Row
-from annealfit.studies.training_run import record_of_predictions
 
 _PATCH, _ATOMS, _COMPONENTS, _UNITS, _LEARNERS = 5, 64, 64, 128, 50
 

@@ -15,22 +15,22 @@ from __future__ import annotations
 import csv
 import difflib
 import json
-import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from annealfit import __version__
 from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
-from annealfit._support.files import check_regular, read_arrays, read_json, write_json
+from annealfit._support.files import check_regular, read_arrays, read_json, replacing, write_json
 from annealfit._support.threads import blas_threads
 from annealfit.data.datasets import ImagePreparation, MissingDataError, is_available, load_dataset, read_local
 from annealfit.data.features import RandomConvFeatures
@@ -41,6 +41,7 @@ from annealfit.problems.curvature import Curvature
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.importing import digest
 from annealfit.problems.problem import QuadraticProblem
+from annealfit.studies.records import csv_text
 from annealfit.training import Method
 
 SEED = 42  # of the subset of images, the filters and the training
@@ -51,6 +52,7 @@ GRADIENTS_FILE = RECORD_FILE.with_name("gradients.npz")
 MODELS_FILE = RECORD_FILE.with_name("models.npz")
 COEFFICIENT_BITS, RANGE_BITS = 30, 20
 LEADING = 100  # images of each class
+_UNKNOWN = "N/A"  # in a submission to QOBLIB
 WITHIN = 1e-9  # of the best known energy: more than rounding, less than a difference that matters
 
 
@@ -73,64 +75,54 @@ class ImageFeatures:
 
 @dataclass(frozen=True)
 class Instance:
-    """One problem of one training: that of a class at the first iteration, or after some."""
+    """One problem of one training: that of a class at the first iteration, or after some.
 
-    features: ImageFeatures
-    bits: int
-    coordinates: str
-    stage: str  # of `STAGES`
-    class_index: int
-
-    @property
-    def name(self) -> str:
-        """Data set, features d, bits K, coordinates, stage and class."""
-        features = self.features
-        start = f"{features.dataset}-d{features.n_features}-k{self.bits}"
-        return f"{start}-{self.coordinates}-{self.stage}-c{self.class_index}"
-
-    @property
-    def n_variables(self) -> int:
-        """`(d + 1)·K`."""
-        return (self.features.n_features + 1) * self.bits
-
-    def describe(self) -> dict[str, Any]:
-        """What the name says, as plain data."""
-        return {
-            "name": self.name,
-            "dataset": self.features.dataset,
-            "d": self.features.n_features,
-            "K": self.bits,
-            "coordinates": self.coordinates,
-            "stage": self.stage,
-            "class": self.class_index,
-            "variables": self.n_variables,
-        }
-
-
-@dataclass(frozen=True)
-class ModelInstance(Instance):
-    """A problem of another model that annealing trains, fitted to the digits: all its coefficients are on record.
+    A problem of another model that annealing trains, fitted to the digits, has all its coefficients on record.
 
     >>> MODEL_INSTANCES[0].name, MODEL_INSTANCES[0].n_variables
     ('digits-ridge-n64-k1-c0', 64)
     """
 
-    model: str
-    size: int  # parameters
+    features: ImageFeatures
+    bits: int
+    coordinates: str
+    stage: str  # of `STAGES`
+    class_index: int  # of a model: which of its problems
+    model: str = ""
+    size: int = 0  # parameters of a model
 
     @property
     def name(self) -> str:
-        """Data set, model, parameters, bits K, and which of its problems."""
-        return f"{self.features.dataset}-{self.model}-n{self.size}-k{self.bits}-c{self.class_index}"
+        """Data set, features d (of a model its name and parameters), bits K, coordinates, stage and class."""
+        data = self.features.dataset
+        if self.model:
+            return f"{data}-{self.model}-n{self.size}-k{self.bits}-c{self.class_index}"
+        start = f"{data}-d{self.features.n_features}-k{self.bits}"
+        return f"{start}-{self.coordinates}-{self.stage}-c{self.class_index}"
+
+    @property
+    def n_parameters(self) -> int:
+        """`d + 1`, or the size of a model."""
+        return self.size or self.features.n_features + 1
 
     @property
     def n_variables(self) -> int:
         """Parameters times bits."""
-        return self.size * self.bits
+        return self.n_parameters * self.bits
 
     def describe(self) -> dict[str, Any]:
         """What the name says, as plain data; `d` is one less than the number of parameters."""
-        return {**super().describe(), "d": self.size - 1, "model": self.model}
+        return {
+            "name": self.name,
+            "dataset": self.features.dataset,
+            "d": self.n_parameters - 1,
+            "K": self.bits,
+            "coordinates": self.coordinates,
+            "stage": self.stage,
+            "class": self.class_index,
+            "variables": self.n_variables,
+            **({"model": self.model} if self.model else {}),
+        }
 
 
 # Features, bits, classes; each in both coordinates and at both stages. The training parts of emnist and cifar10 come
@@ -164,8 +156,8 @@ INSTANCES: tuple[Instance, ...] = tuple(
     for choice in product(bits, ("raw", "centred"), STAGES, classes)
 )
 # Made by tools/model_instances.py. Model, parameters, bits, which of its problems.
-MODEL_INSTANCES: tuple[ModelInstance, ...] = tuple(
-    ModelInstance(ImageFeatures("digits", 8, 0, 1, 1), bits, "raw", "first", place, model, size)
+MODEL_INSTANCES = tuple(
+    Instance(ImageFeatures("digits", 8, 0, 1, 1), bits, "raw", "first", place, model, size)
     for model, size, choices, places in (
         ("ridge", 64, (1, 3), (0,)),
         ("svm", 80, (1, 2), (0,)),
@@ -229,20 +221,19 @@ class BestKnown:
 def best_known(instance: Instance) -> BestKnown:
     """The record of an instance."""
     try:
-        return BestKnown(**_records()[instance.name])
+        return _records()[instance.name]
     except KeyError as error:
         raise InvalidInputError(f"{instance.name} has no best known energy; find one: tools/best_known.py") from error
 
 
 @cache
-def _records() -> dict[str, dict[str, Any]]:
-    records: dict[str, dict[str, Any]] = json.loads(RECORD_FILE.read_text(encoding="utf-8"))
-    return records
+def _records() -> dict[str, BestKnown]:
+    return {name: BestKnown(**record) for name, record in json.loads(RECORD_FILE.read_text(encoding="utf-8")).items()}
 
 
 def make_problem(instance: Instance) -> QuadraticProblem:
     """The problem of an instance, made from the data set's images, or as it is on record."""
-    if isinstance(instance, ModelInstance):
+    if instance.model:
         *rows, linear, ranges = _arrays(MODELS_FILE)[instance.name]
         return QuadraticProblem(np.array(rows), linear, Encoding(instance.bits, float(ranges[0])))
     *gradient, update_range = _arrays(GRADIENTS_FILE)[instance.name]
@@ -261,17 +252,9 @@ def round_to_grid(values: ArrayLike, bits: int) -> NDArray[np.float64]:
     return np.ldexp(np.rint(np.ldexp(given, bits - exponent)), exponent - bits)
 
 
-class TrainingFeatures(NamedTuple):
-    """The rows of the training."""
-
-    X: NDArray[np.float64]  # (N, d)
-    y: NDArray[np.intp]
-    class_names: tuple[str, ...]
-
-
 @lru_cache(maxsize=1)
-def training_features(features: ImageFeatures) -> TrainingFeatures:
-    """The features of the images that an instance is made from, and their labels."""
+def training_features(features: ImageFeatures) -> tuple[NDArray[np.float64], NDArray[np.intp], tuple[str, ...]]:
+    """The features (N, d) of the images that an instance is made from, their labels, and the names of the classes."""
     if features.images == "drawn":
         dataset = load_dataset(features.dataset, seed=SEED, size=features.image_size)
         images, labels, class_names = dataset.X_train, dataset.y_train, dataset.class_names
@@ -283,7 +266,7 @@ def training_features(features: ImageFeatures) -> TrainingFeatures:
         images = np.concatenate([preparation(stack) for stack in part.pick(chosen)])
         labels, class_names = part.labels[chosen], parts.class_names
     convolution = RandomConvFeatures(features.filters, features.kernel, features.pool, random_state=SEED)
-    return TrainingFeatures(convolution.fit_transform(images), labels, class_names)
+    return convolution.fit_transform(images), labels, class_names
 
 
 def make_classifier_of(instance: Instance) -> AnnealedClassifier:
@@ -297,10 +280,10 @@ def make_classifier_of(instance: Instance) -> AnnealedClassifier:
 @lru_cache(maxsize=2)
 def _curvature(features: ImageFeatures, coordinates: str) -> Curvature:
     """The curvature of all classes, bits and iterations: it does not change in the course of a training."""
-    seen = training_features(features)
+    X, y, _ = training_features(features)
     classifier = make_classifier_of(Instance(features, 1, coordinates, "first", 0))
     with blas_threads(0):
-        curvature = classifier.problems(seen.X, seen.y).curvatures[0]
+        curvature = classifier.problems(X, y).curvatures[0]
     return Curvature(round_to_grid(curvature.matrix, COEFFICIENT_BITS))
 
 
@@ -344,7 +327,7 @@ def write_instance(instance: Instance, folder: Path, formats: Sequence[str]) -> 
     """Write the problem in each of the formats, and beside them a sidecar `NAME.json`; return what the sidecar says."""
     problem = make_problem(instance)
     known, published, features = best_known_for(instance, problem), best_known(instance), asdict(instance.features)
-    files, of_model = [], isinstance(instance, ModelInstance)
+    files = []
     for word in formats:
         file = export.write(problem, folder / f"{instance.name}.{word}", format=word)
         offset = export.file_offset(problem, word)
@@ -357,7 +340,7 @@ def write_instance(instance: Instance, folder: Path, formats: Sequence[str]) -> 
         "features": {name: value for name, value in features.items() if name != "dataset"},
         "range": problem.encoding.range,
         "iterations_before": STAGES[instance.stage],
-        "class_name": "" if of_model else training_features(instance.features).class_names[instance.class_index],
+        "class_name": "" if instance.model else training_features(instance.features)[2][instance.class_index],
         "sha256": known.sha256,
         "is_the_published_one": known.sha256 == published.sha256,
         "best_known": {name: getattr(known, name) for name in ("energy", "proven", "found_by", "bits")},
@@ -385,68 +368,69 @@ def read_answers(path: str | os.PathLike[str]) -> list[Answers]:
     JSON is a list of objects with an `instance` and its `bits`, or an object with a list of bits under each name; npz
     has an array (reads, variables) under each name.
     """
-    lines = list(_LINES.get(Path(path).suffix.lower(), _lines_of_csv)(Path(path)))
-    timed = bool(lines) and lines[0][1][:2] == ["instance", "seconds"]
-    reads: dict[Instance, list[tuple[NDArray[np.uint8], float]]] = {}
-    for number, cells in lines:
-        if not any(cells) or cells[0].startswith("#") or (number == "line 1" and cells[0] == "instance"):
-            continue
+    source = Path(path)
+    lines = {".json": _reads_of_json, ".npz": _reads_of_npz}.get(source.suffix.lower(), _reads_of_csv)(source)
+    reads: dict[Instance, list[tuple[NDArray[np.uint8], float | None]]] = {}
+    for place, name, bits, seconds in lines:
         try:
-            instance = find_instance(cells[0])
-            bits = _checked_bits(instance, "".join(cells[2 if timed else 1 :]))
-            reads.setdefault(instance, []).append((bits, _checked_seconds(cells[1]) if timed else math.nan))
+            instance = find_instance(name)
+            reads.setdefault(instance, []).append((_checked_bits(instance, bits), _checked_seconds(seconds)))
         except InvalidInputError as error:
-            raise InvalidInputError(f"{os.fspath(path)}, {number}: {error}") from error
+            raise InvalidInputError(f"{source}, {place}: {error}") from error
     if not reads:
-        raise InvalidInputError(f"{os.fspath(path)} has no samples; write a line per read: name,bits")
-    return [
-        Answers(
-            instance,
-            np.stack([bits for bits, _ in rows]),
-            np.array([seconds for _, seconds in rows]) if timed else None,
-        )
-        for instance, rows in reads.items()
-    ]
+        raise InvalidInputError(f"{source} has no samples; write a line per read: name,bits")
+    found = []
+    for instance, own in reads.items():
+        all_bits, times = zip(*own, strict=True)
+        found.append(Answers(instance, np.stack(all_bits), None if None in times else np.array(times)))
+    return found
 
 
-def _lines_of_csv(path: Path) -> Iterator[tuple[str, list[str]]]:
+_Read = tuple[str, str, str, str | None]  # its place in the file, the name, the bits, and what the read took
+
+
+def _reads_of_csv(path: Path) -> Iterator[_Read]:
     check_regular(path)
+    timed = False
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            yield from ((f"line {reader.line_num}", [cell.strip() for cell in row]) for row in reader)
+            for cells in ([cell.strip() for cell in row] for row in reader):
+                if reader.line_num == 1 and cells[:1] == ["instance"]:
+                    timed = cells[1:2] == ["seconds"]
+                elif any(cells) and not cells[0].startswith("#"):
+                    seconds = "".join(cells[1:2]) if timed else None
+                    yield f"line {reader.line_num}", cells[0], "".join(cells[1 + timed :]), seconds
     except (csv.Error, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not a CSV file of samples: {error}") from error
 
 
-def _lines_of_json(path: Path) -> Iterator[tuple[str, list[str]]]:
+def _reads_of_json(path: Path) -> Iterator[_Read]:
     document = read_json(path, "a JSON file of samples")
     if isinstance(document.value, dict):
-        entries = [(f"{name}, read", name, reads.items()) for name, reads in document.entries().items()]
+        lists = {name: reads.items() for name, reads in document.entries().items()}
+        entries = [(f"{name}, read {n}", name, bits) for name, own in lists.items() for n, bits in enumerate(own, 1)]
     else:
-        entries = [("entry", entry["instance"].text(), [entry["bits"]]) for entry in document.items()]
-    for place, (kind, name, reads) in enumerate(entries, 1):
-        for number, bits in enumerate(reads, 1):
-            text = bits.value if isinstance(bits.value, str) else "".join(str(bit.scalar()) for bit in bits.items())
-            yield f"{kind} {place if kind == 'entry' else number}", [name, text]
+        items = enumerate(document.items(), 1)
+        entries = [(f"entry {n}", entry["instance"].text(), entry["bits"]) for n, entry in items]
+    for place, name, bits in entries:
+        text = bits.value if isinstance(bits.value, str) else "".join(str(bit.scalar()) for bit in bits.items())
+        yield place, name, text, None
 
 
-def _lines_of_npz(path: Path) -> Iterator[tuple[str, list[str]]]:
+def _reads_of_npz(path: Path) -> Iterator[_Read]:
     for name, reads in read_arrays(path).items():
         for number, bits in enumerate(np.atleast_2d(reads), 1):
-            yield f"{name}, read {number}", [name, "".join(str(bit) for bit in bits.tolist())]
+            yield f"{name}, read {number}", name, "".join(map(str, bits.tolist())), None
 
 
-# The place, the name and the bits of every read.
-_LINES = {".json": _lines_of_json, ".npz": _lines_of_npz}
-
-
-def _checked_seconds(text: str) -> float:
+def _checked_seconds(text: str | None) -> float | None:
     try:
-        found = float(text)
+        found = None if text is None else float(text)
     except ValueError:
         raise InvalidInputError(f"seconds is {text!r}; it must be a number") from None
-    check_number("seconds", found, minimum=0)
+    if found is not None:
+        check_number("seconds", found, minimum=0)
     return found
 
 
@@ -495,3 +479,56 @@ def score_answers(answers: Answers, *, within: float = WITHIN) -> Score:
     success = float((energies <= known.energy + within * scale).mean())
     lowest = float(energies[best])
     return Score(answers.instance, energies, known, bits, lowest, residual, success, verdict, answers.seconds)
+
+
+def write_submission(score: Score, folder: Path, within: float) -> Path:
+    """Write a submission to QOBLIB of one instance below a folder, and return its folder.
+
+    Its guidelines (CONTRIBUTING.md of ZIB-AOPT/QOBLIB) name the files and the columns. A read is a run, which ended
+    after its `seconds`; runs are successful within this share of the best of them.
+    """
+    name, place = score.instance.name, folder / score.instance.name
+    texts = {"summary.csv": csv_text([_summary(score, within)]), "solution.txt": "\n".join(score.best_bits) + "\n"}
+    for ending, text in texts.items():
+        with replacing(place / f"{name}_{ending}") as file:
+            file.write(text.encode())
+    if score.seconds is not None:
+        times = zip(score.seconds.tolist(), score.energies.tolist(), strict=True)
+        series = [[{"Time": seconds, "Incumbent": energy}] for seconds, energy in times]
+        write_json(place / f"{name}_objective_time_series.json", series)
+    return place
+
+
+def _summary(score: Score, within: float) -> dict[str, Any]:
+    """Return the row of the summary; the submitter fills in what is empty."""
+    problem, best = make_problem(score.instance), score.best_energy
+    offset = export.file_offset(problem, "qs")
+    quadratic, _ = problem.to_qubo()
+    coefficients = np.triu(quadratic)[np.triu(quadratic) != 0]
+    reached = score.energies <= best + within * abs(best)
+    seconds = score.seconds
+    return {
+        **dict.fromkeys(("Problem", "Submitter", "Affiliation", "Date", "Reference"), ""),
+        "Problem": score.instance.name,
+        "Date": date.today().isoformat(),
+        "Best Objective Value": best,
+        "Optimality Bound": _UNKNOWN,
+        "Modeling Approach": "QUBO",
+        "# Decision Variables": problem.n_variables,
+        "# Binary Variables": problem.n_variables,
+        "# Integer Variables": 0,
+        "# Continuous Variables": 0,
+        "# Non-Zero Coefficients": len(coefficients),
+        "Coefficients Type": "continuous",
+        "Coefficients Range": f"from {coefficients.min()} to {coefficients.max()}",
+        **dict.fromkeys(("Workflow", "Algorithm Type", "Paradigm"), ""),
+        "# Runs": len(score.energies),
+        "# Feasible Runs": len(score.energies),
+        "# Successful Runs": int(reached.sum()),
+        "Success Threshold": within,
+        "Hardware Specifications": "",
+        "Total Runtime": _UNKNOWN if seconds is None else float(seconds.mean()),
+        "Time to Solution": _UNKNOWN if seconds is None else float(seconds[score.energies == best].min()),
+        **dict.fromkeys(("CPU Runtime", "GPU Runtime", "QPU Runtime", "Other HW Runtime"), _UNKNOWN),
+        "Remarks": f"The objective value contains the ObjectiveOffset {offset!r} of the qs file.",
+    }

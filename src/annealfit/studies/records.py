@@ -34,7 +34,7 @@ from annealfit._support.schema import Field, TensorFields, settings_of
 
 if TYPE_CHECKING:
     from annealfit.models import AnnealedClassifier
-    from annealfit.studies.training_run import TrainingRun
+    from annealfit.studies.execute import TrainingRun
 
 RUN_PRESETS = ("literal", "matched", "annealfit")
 IMAGES = ("published", "stated")  # as of `load_dataset`

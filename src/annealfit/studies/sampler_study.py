@@ -25,8 +25,8 @@ from annealfit.models import AnnealedClassifier
 from annealfit.problems.problem import Problems
 from annealfit.samplers import LatticeSolver
 from annealfit.samplers.protocol import Sampler, solve_checked
+from annealfit.studies.execute import Fitted, Prepared, fit_optimum, measure
 from annealfit.studies.records import Record
-from annealfit.studies.training_run import Fitted, Prepared, fit_optimum, measure
 from annealfit.training.method import as_method
 
 CONFIDENCE = 0.99  # with which a time to solution holds at least one success
