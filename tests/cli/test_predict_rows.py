@@ -70,7 +70,9 @@ def test_rows_as_json(trained, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"1,2,3,4\n1,x,3,4\n", "line 2: could not convert"),
+        (b"1,2,3,4\n1,x,3,4\n", "line 2: 'x' is no number"),
+        (b"1,2.x,3,4\n1,2,3,4\n", "line 1: '2.x' is no number"),
+        (b"1,2,3,4\n1,2,3_0,4\n", "line 2: '3_0' is no number"),
         (b"1,2,3,4\n1,2,3\n", "line 2 has 3 numbers, the first 4"),
         (b"1,2,3\n", "3 features"),
         (b"1,2,nan,4\n", "NaN"),
@@ -110,3 +112,29 @@ def test_parquet_with_and_without_the_labels(tmp_path):
     answers = [predict(tmp_path / "run", tmp_path / f"{name}.parquet").stdout for name in ("train", "new")]
     assert answers[0] == answers[1]
     assert answers[0].count(b"\n") == len(IRIS) + 1
+
+
+def test_columns_are_found_by_their_names(tmp_path):
+    """A table whose columns have another order, or a text among them, has the same answers."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table = pandas.DataFrame(IRIS, columns=list("abcd")).assign(kind=NAMES[SPECIES])
+    table.to_parquet(tmp_path / "train.parquet")
+    program = [sys.executable, "-m", "annealfit", "train", tmp_path / "train.parquet", "--labels", "kind", "--no-plots"]
+    options = ["--standardize", "features", "--out", str(tmp_path / "run"), "--no-baselines"]
+    subprocess.run([*map(str, program), *options], check=True, timeout=120)
+    turned = table[["d", "kind", "b", "a", "c"]]
+    turned.to_parquet(tmp_path / "turned.parquet")
+    turned.to_csv(tmp_path / "turned.csv", index=False)
+    np.save(tmp_path / "unnamed.npy", IRIS)
+    names = ("train.parquet", "turned.parquet", "turned.csv", "unnamed.npy")
+    results = [predict(tmp_path / "run", tmp_path / name) for name in names]
+    assert {result.stderr for result in results} == {b""}
+    answers = {tuple(line.split(b",")[0] for line in result.stdout.splitlines()) for result in results}
+    assert len(answers) == 1
+    for name in ("other.csv", "other.parquet"):
+        other = turned.rename(columns={"b": "B"})
+        other.to_csv(tmp_path / name, index=False) if name.endswith("csv") else other.to_parquet(tmp_path / name)
+        refused = predict(tmp_path / "run", tmp_path / name)
+        assert refused.returncode == 2
+        assert b"has no column 'b'; the model was trained on the columns a, b, c, d" in refused.stderr

@@ -345,7 +345,7 @@ def test_a_damaged_parquet_file_is_named_also_in_a_folder(tmp_path):
     for number in range(2):
         table = pandas.DataFrame({"a": GENERATOR.normal(size=1000), "y": np.arange(1000) % 2})
         table.to_parquet(folder / f"{number}.parquet")
-    _, [(features, labels)] = read_table(folder, "y", tmp_path)
+    _, [(features, labels)], _ = read_table(folder, "y", tmp_path)
     assert (features.shape, len(labels)) == ((2000, 1), 2000)
     whole = (folder / "1.parquet").read_bytes()
     for damaged in (whole[:500], whole[:4] + bytes(200) + whole[204:]):  # no footer; pages that cannot be read

@@ -43,6 +43,18 @@ def test_scalers(scaler, tmp_path):
     np.testing.assert_array_equal(again.predict(IRIS), model.predict(IRIS))
 
 
+@pytest.mark.parametrize("scaler", [StandardScaler(), RowScaler(), MaxAbsScaler(), "passthrough"], ids=str)
+def test_columns_in_another_order_are_refused_after_loading(scaler, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(IRIS, columns=list("abcd"))
+    model = make_pipeline(scaler, AnnealedClassifier(**QUICK)).fit(table, SPECIES)
+    annealfit.save_model(model, tmp_path / "model.safetensors")
+    again = annealfit.load_model(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict(table), model.predict(table))
+    with pytest.raises(ValueError, match="feature names should match"):
+        again.predict(table[["d", "c", "b", "a"]])
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -107,7 +107,7 @@ def _read_network(path: Path) -> Any:
 
 
 def _is_table(found: Any) -> bool:
-    names, parts = found
+    names, parts, _ = found
     return len(names) >= 2 and all(X.shape[0] == len(y) and _is_finite(X[:]) for X, y in parts)
 
 

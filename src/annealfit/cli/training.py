@@ -496,7 +496,7 @@ def predict(
         elif invert:
             raise InvalidInputError("--invert is for images; the model takes rows of features")
         else:
-            _predict_rows(loaded, files, _label_column(model), top, as_json)
+            _predict_rows(loaded, files, top, as_json)
 
 
 @contextmanager
@@ -538,16 +538,12 @@ def _predict_images(model: Any, inputs: Sequence[Path], top: int, invert: bool, 
     print_table(answers, columns)
 
 
-def _label_column(model: Path) -> str | None:
-    """The column of labels of the table that a run was trained on."""
-    config = model / records.CONFIG_FILE
-    found = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else None
-    return found.get("labels") if isinstance(found, dict) else None
-
-
-def _predict_rows(model: Any, files: Sequence[Path], label: str | None, top: int, as_json: bool) -> None:
-    tables = [read_rows(file, label) for file in files]
-    names, probabilities = [*map(str, model.classes_)], [model.predict_proba(table) for table in tables]
+def _predict_rows(model: Any, files: Sequence[Path], top: int, as_json: bool) -> None:
+    tables = [read_rows(file, [*getattr(model, "feature_names_in_", ())]) for file in files]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")  # its columns were chosen by name
+        probabilities = [model.predict_proba(table) for table in tables]
+    names = [*map(str, model.classes_)]
     answers: list[dict[str, Any]] = [
         {"file": "-" if file.name == "-" else str(file), "row": number, "classes": _best(names, row, top)}
         for file, rows in zip(files, probabilities, strict=True)

@@ -56,11 +56,7 @@ def from_tensors(kind: type[Estimator], tensors: TensorFields, manifest: Field) 
     estimator.classes_ = _labels_from_json(manifest["classes"])
     estimator.coef_, estimator.intercept_ = _outputs(tensors, len(estimator.classes_))
     estimator.n_features_in_ = estimator.coef_.shape[1]
-    names = [name.text() for name in manifest["feature_names"].items()]
-    if names:
-        if len(names) != estimator.n_features_in_:
-            manifest["feature_names"].refuse(f"{estimator.n_features_in_} names")
-        estimator.feature_names_in_ = np.array(names, dtype=object)
+    restore_feature_names(estimator, manifest)
     estimator.history_ = cast(list[HistoryRow], [_row(row) for row in manifest["history"].items()])
     estimator.n_iter_ = manifest["n_iter"].whole(minimum=0)
     if len(estimator.history_) != estimator.n_iter_:
@@ -80,6 +76,15 @@ def from_tensors(kind: type[Estimator], tensors: TensorFields, manifest: Field) 
             stacklevel=4,
         )
     return estimator
+
+
+def restore_feature_names(model: Any, manifest: Field) -> None:
+    """Give a model with `n_features_in_` the names of its features, if it was fitted with names."""
+    field = manifest.get("feature_names")
+    if field is not None and (names := [name.text() for name in field.items()]):
+        if len(names) != model.n_features_in_:
+            field.refuse(f"{model.n_features_in_} names")
+        model.feature_names_in_ = np.array(names, dtype=object)
 
 
 def _stored(parameters: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:

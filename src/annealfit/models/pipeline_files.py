@@ -17,6 +17,7 @@ from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit.data.features import OnnxFeatures, RandomConvFeatures, RowScaler
 from annealfit.models import AnnealedClassifier, AnnealedConvNet
 from annealfit.models.family.solving import QUBOEstimator
+from annealfit.models.files import restore_feature_names
 from annealfit.models.image_classifier import ImageClassifier
 
 _KIND = "pipeline"
@@ -97,7 +98,8 @@ def _stored(step: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         raise InvalidInputError(f"{name} cannot be saved; steps that can: {known}")
     check_is_fitted(step)
     tensors = {key: getattr(step, key) for key in attributes if getattr(step, key) is not None}
-    return tensors, {"parameters": step.get_params(), "n_features_in": step.n_features_in_}
+    names = [*getattr(step, "feature_names_in_", ())]
+    return tensors, {"parameters": step.get_params(), "n_features_in": step.n_features_in_, "feature_names": names}
 
 
 def _restored(tensors: TensorFields, field: Field) -> Any:
@@ -109,6 +111,7 @@ def _restored(tensors: TensorFields, field: Field) -> Any:
     with settings_of(given):
         step = scaler(**{name: _setting(value) for name, value in given.entries().items()})
     step.n_features_in_ = content["n_features_in"].whole(minimum=1, maximum=_MOST_FEATURES)
+    restore_feature_names(step, content)
     unused = {"mean_": not getattr(step, "with_mean", True), "scale_": not getattr(step, "with_std", True)}
     for name in attributes:
         is_there = name in tensors or not unused.get(name, name == "var_")

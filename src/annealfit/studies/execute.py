@@ -283,6 +283,8 @@ def _model(data: Prepared | Dataset, estimator: Any) -> ImageClassifier | Anneal
         model.intercept_ = estimator.intercept_ - model.coef_ @ features.mean_
     are_numbers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names)
     model.classes_ = np.array([int(name) for name in names] if are_numbers else names)[estimator.classes_]
+    if data.dataset.feature_names:
+        model.feature_names_in_ = np.array(data.dataset.feature_names, dtype=object)
     return model
 
 

@@ -45,6 +45,7 @@ class Dataset:
     preparation: ImagePreparation = field(default_factory=ImagePreparation)  # of the images
     images: str = "stated"  # or "published", as given to `load_dataset`
     description: str = ""  # which images these are, and how they were drawn, where they are the published ones
+    feature_names: tuple[str, ...] = ()  # of the columns, where a table has names
 
 
 def load_dataset(
@@ -208,7 +209,7 @@ def load_table(
     One pool is split as images are. Parquet is copied to a file in `folder`.
     """
     check_number("seed", seed, Integral, minimum=0, maximum=_MAX_SEED)
-    class_names, parts = read_table(path, labels, folder)
+    class_names, parts, feature_names = read_table(path, labels, folder)
     chosen = _draw_subsets(path.stem, [y for _, y in parts], len(class_names), n_train, n_test, seed)
     if len(parts) == 1:
         chosen = np.sort(chosen[0]), np.sort(chosen[1])  # then slices of a subset are slices of the file
@@ -216,7 +217,7 @@ def load_table(
         (Selection(X, own) if is_out_of_core(X) else X[own], y[own])
         for (X, y), own in zip((parts[0], parts[-1]), chosen, strict=True)
     )
-    return Dataset(path.stem, X_train, y_train, X_test, y_test, class_names)
+    return Dataset(path.stem, X_train, y_train, X_test, y_test, class_names, feature_names=feature_names)
 
 
 def _draw_subsets(

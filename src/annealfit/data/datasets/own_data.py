@@ -40,6 +40,7 @@ class Labelled(NamedTuple):
     name: str
     X: Any
     y: NDArray[Any]
+    columns: tuple[str, ...] = ()  # names of the features, where the file has them
 
 
 def read_own(path: Path, *, skip_unreadable: bool = False) -> Parts:
@@ -48,7 +49,7 @@ def read_own(path: Path, *, skip_unreadable: bool = False) -> Parts:
         return _read_folder(path, skip_unreadable)
     if path.suffix.lower() == ".npz":
         parts = _read_npz(path)
-        images = [_checked_images(path, name, X) for name, X, _ in parts]
+        images = [_checked_images(path, part.name, part.X) for part in parts]
         if len({X.shape[3:] for X, _ in images}) > 1:
             raise InvalidInputError(f"{path}: X_train and X_test must both have colour or none")
         class_names, labels = _encode_labels(path, parts)
@@ -117,7 +118,7 @@ def _read_npz(path: Path) -> list[Labelled]:
 
 def _encode_labels(path: Path, parts: Sequence[Labelled]) -> tuple[tuple[str, ...], list[NDArray[np.intp]]]:
     """Return the class names, which are the labels of the first part in order, and each part's indices of them."""
-    for name, X, y in parts:
+    for name, X, y, _ in parts:
         if y.ndim != 1 or len(y) != X.shape[0]:
             raise InvalidInputError(
                 f"{path}: {name} has length {X.shape[0]}, and its labels have shape {y.shape}; labels must be "
@@ -171,8 +172,8 @@ def is_feature_table(path: Path) -> bool:
 
 def read_table(
     path: Path, labels: str | None, folder: Path
-) -> tuple[tuple[str, ...], list[tuple[Any, NDArray[np.intp]]]]:
-    """Return the class names of a table, and rows (N, d) and labels (N,) of its pool, or of its two parts.
+) -> tuple[tuple[str, ...], list[tuple[Any, NDArray[np.intp]]], tuple[str, ...]]:
+    """Return the class names of a table, rows (N, d) and labels (N,) of its pool or its two parts, and column names.
 
     `labels` is a column of a Parquet table, or the file of the labels of a .npy file. Parquet is copied to a file in
     `folder`.
@@ -192,13 +193,14 @@ def read_table(
         check_table(part.X, str(path))
         _check_finite(path, part)
     class_names, encoded = _encode_labels(path, parts)
-    return class_names, [(part.X, own) for part, own in zip(parts, encoded, strict=True)]
+    return class_names, [(part.X, own) for part, own in zip(parts, encoded, strict=True)], parts[0].columns
 
 
-def read_rows(path: Path, label: str | None = None) -> Any:
+def read_rows(path: Path, columns: Sequence[str] = ()) -> Any:
     """Return rows of features (N, d) without labels: of a .npy, .npz or Parquet file, or else of lines of CSV.
 
-    Of an npz file the array `X` is taken, or `X_test`, or the only one; of Parquet all columns but that of the labels.
+    Of an npz file the array `X` is taken, or `X_test`, or the only one. Of a file that names its columns, those of
+    these names are taken, in this order.
     """
     if not path.exists():
         raise MissingDataError(f"{path} does not exist; give a table of features")
@@ -214,15 +216,28 @@ def read_rows(path: Path, label: str | None = None) -> Any:
     elif suffix == ".parquet":
         with _named_parquet(path):
             table = require("pandas", extra="parquet", purpose="reading Parquet files").read_parquet(path)
-        rows = table.drop(columns=label, errors="ignore").to_numpy() if label else table.to_numpy()
+        rows = table.iloc[:, _places(path, [*map(str, table.columns)], columns)].to_numpy()
     else:
-        rows = _csv_rows(path)
+        rows = _csv_rows(path, columns)
     check_table(rows, str(path))
     return rows
 
 
-def _csv_rows(path: Path) -> NDArray[np.float64]:
-    """Return lines of numbers; a first line with words is a heading."""
+def _places(path: Path, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Return the places of the wanted columns among the names of a file; without wanted ones all."""
+    if not wanted:
+        return [*range(len(names))]
+    wrong = [name for name in wanted if names.count(name) != 1]
+    if wrong:
+        raise InvalidInputError(
+            f"{path} has {'no' if wrong[0] not in names else 'more than one'} column {wrong[0]!r}; the model was "
+            f"trained on the columns {', '.join(wanted[:8])}{' …' if len(wanted) > 8 else ''}"
+        )
+    return [names.index(name) for name in wanted]
+
+
+def _csv_rows(path: Path, columns: Sequence[str]) -> NDArray[np.float64]:
+    """Return lines of numbers; a first line without any number is a heading."""
     check_regular(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -230,20 +245,29 @@ def _csv_rows(path: Path) -> NDArray[np.float64]:
             lines = [(reader.line_num, cells) for cells in reader if any(cells)]
     except (csv.Error, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not a CSV file: {error}") from error
+    places = [*range(len(lines[0][1]))] if lines else []
+    if lines and not any(map(_is_number, lines[0][1])):
+        places = _places(path, [cell.strip() for cell in lines.pop(0)[1]], columns)
     rows: list[list[float]] = []
     for number, cells in lines:
-        try:
-            rows.append([float(cell) for cell in cells])
-        except ValueError as error:
-            if number > 1:
-                raise FileFormatError(
-                    f"{path}, line {number}: {error}; rows are numbers with commas between"
-                ) from error
-        if rows and len(rows[-1]) != len(rows[0]):
-            raise FileFormatError(f"{path}, line {number} has {len(rows[-1])} numbers, the first {len(rows[0])}")
+        if len(cells) != len(lines[0][1]):
+            raise FileFormatError(f"{path}, line {number} has {len(cells)} numbers, the first {len(lines[0][1])}")
+        if wrong := [place for place in places if not _is_number(cells[place])]:
+            raise FileFormatError(
+                f"{path}, line {number}: {cells[wrong[0]]!r} is no number; rows are numbers with commas between"
+            )
+        rows.append([float(cells[place]) for place in places])
     if not rows:
         raise FileFormatError(f"{path} has no rows of numbers")
     return np.array(rows)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell  # which Python ignores in numbers
 
 
 def _check_finite(path: Path, part: Labelled) -> None:
@@ -311,4 +335,4 @@ def _read_parquet(path: Path, label: str | None, folder: Path) -> Labelled:
 
     with _named_parquet(path):
         features = NpyTable.write(folder / "features.npy", (count, len(names)), dtype, blocks())
-    return Labelled("the table", features, np.concatenate(labels) if labels else np.empty(0))
+    return Labelled("the table", features, np.concatenate(labels) if labels else np.empty(0), tuple(names))

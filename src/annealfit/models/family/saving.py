@@ -58,11 +58,7 @@ def from_tensors(kind: type[Model], tensors: TensorFields, manifest: Field) -> M
         model.classes_ = files._labels_from_json(manifest["classes"])
         sizes["C"] = len(model.classes_)
         sizes["P"] = sizes["C"] if sizes["C"] > 2 else 1
-    names = [name.text() for name in manifest["feature_names"].items()]
-    if names:
-        if len(names) != model.n_features_in_:
-            manifest["feature_names"].refuse(f"{model.n_features_in_} names")
-        model.feature_names_in_ = np.array(names, dtype=object)
+    files.restore_feature_names(model, manifest)
     state: dict[str, Any] = {name: manifest["numbers"][name].scalar() for name in kind._numbers}
     for name, letters in kind._arrays.items():
         if "C" in letters and "C" not in sizes:  # of a fit without labels
