@@ -132,7 +132,7 @@ def load_dataset(
 
 
 def _dataset(
-    title: str, parts: Parts, chosen: tuple[Indices, Indices], preparation: ImagePreparation, lazy: bool, **words: str
+    title: str, parts: Parts, chosen: tuple[Indices, Indices], preparation: ImagePreparation, lazy: bool, **words: Any
 ) -> Dataset:
     """Read the chosen images of the training and the test part, or of the one pool."""
     sources = parts.train, parts.test or parts.train
