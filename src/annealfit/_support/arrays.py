@@ -55,6 +55,21 @@ def unique_labels(labels: ArrayLike) -> NDArray[Any]:
     return found
 
 
+def check_stored(X: Any, name: str = "X") -> None:
+    """Refuse sparse arrays whose indices lead outside, which compiled code would follow, and masked values."""
+    if getattr(X, "format", None) in ("csr", "csc") and hasattr(X, "indptr"):
+        rows, columns = X.shape if X.format == "csr" else X.shape[::-1]
+        starts, places = np.asarray(X.indptr), np.asarray(X.indices)
+        is_sound = len(starts) == rows + 1 and starts[0] == 0 and starts[-1] <= min(len(places), len(X.data))
+        used = places[: starts[-1]]
+        if not (
+            is_sound and (np.diff(starts) >= 0).all() and used.min(initial=0) >= 0 and used.max(initial=-1) < columns
+        ):
+            raise InvalidInputError(f"{name} is a damaged {X.format} array: its indices lead outside {X.shape}")
+    if np.ma.is_masked(X):
+        raise InvalidInputError(f"{name} has masked values; fill them (X.filled), or leave out such rows")
+
+
 def as_real(values: ArrayLike, name: str, *, ndim: int) -> NDArray[np.float64]:
     """Convert values to an array of finite numbers with `ndim` dimensions, or raise an error that names them."""
     try:

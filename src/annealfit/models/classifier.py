@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from annealfit._support.arrays import Array
+from annealfit._support.arrays import Array, check_stored
 from annealfit._support.errors import BudgetExhaustedError, InvalidInputError, choose
 from annealfit._support.randomness import seed_of
 from annealfit.data.rows import Rows, is_dask, is_out_of_core
@@ -140,6 +140,7 @@ class AnnealedClassifier(AnnealedEstimator):
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
             self.n_features_in_ = X.shape[1]
             return X, y
+        check_stored(X)
         return validate_data(self, X, y, dtype=np.float64, accept_sparse="csr", reset=reset)
 
     def _training_data(self, X: Any, y: Any, sample_weight: Any, validation_data: Any, seed: int) -> TrainingData:

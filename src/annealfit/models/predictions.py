@@ -12,6 +12,7 @@ from scipy.special import expit, log_softmax
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from annealfit._support.arrays import check_stored
 from annealfit._support.threads import in_order
 from annealfit.data.rows import SlicedTable, chunk_bounds, is_dask, is_out_of_core
 from annealfit.data.rows.tables import check_table, read_slice, reading_lock
@@ -33,6 +34,7 @@ class LinearPredictions:
             check_table(X)
             validate_data(self, X, skip_check_array=True, reset=False)
             return SlicedTable(X)
+        check_stored(X)
         return validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
