@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from annealfit._support.errors import InvalidInputError
 from annealfit.cli import app
 from annealfit.studies import records as store
 
@@ -129,6 +130,21 @@ def test_history_as_parquet_and_table_as_json(tmp_path):
     assert set(json.loads(result.stdout)) >= {"QUBO 3-bit", "Logistic optimum"}
     frame = pandas.read_parquet(tmp_path / "r" / "history.parquet")
     assert (frame["method"] == "QUBO 3-bit").sum() == 3
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.json", "samples", "convergence.png"])
+def test_files_of_no_run_are_not_overwritten(tmp_path, name):
+    (tmp_path / name).mkdir() if name == "samples" else (tmp_path / name).write_text('{"mine": 1}')
+    refused = pytest.raises(InvalidInputError, match=f"{name} is there, of no run")
+    with refused, store.opened_run_folder(tmp_path, {"annealfit": "0"}, resume=False):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_a_killed_run_left_is_used_again(tmp_path):
+    for _ in range(2):
+        with store.opened_run_folder(tmp_path, {"annealfit": "0"}, resume=False):
+            (tmp_path / "metrics.json").write_text("{}")
 
 
 def test_interrupted_with_control_c_and_resumed(tmp_path):
