@@ -366,7 +366,8 @@ def opened_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) 
                 for name in (CONFIG_FILE, *_OTHER_FILES):
                     if (folder / name).exists():
                         raise InvalidInputError(
-                            f"{folder / name} is there, of no run, and would be replaced; name another folder with --out"
+                            f"{folder / name} is there, of no run, and would be replaced; "
+                            "name another folder with --out"
                         )
             write_json(folder / CONFIG_FILE, config)
         remove_leftovers(folder / "samples")
