@@ -152,3 +152,22 @@ def test_what_cannot_be_written_is_refused_by_name(tmp_path):
     with pytest.raises(InvalidInputError, match="labels of the type datetime64"):
         annealfit.to_onnx(model, path)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), RowScaler(), MinMaxScaler(), None], ids=str)
+def test_rows_that_single_precision_cannot_tell_apart_are_told(scaler, tmp_path):
+    """Times in seconds: the file answers otherwise than the model, so there has to be a warning."""
+    times = np.column_stack([IRIS, 1.7e9 + 10 * SPECIES + IRIS[:, 0], np.full(len(IRIS), 1.7e9)])
+    model = make_pipeline(scaler, AnnealedClassifier(max_iter=100, random_state=0))
+    if scaler is None:
+        with pytest.warns(UserWarning, match="standard"):  # the units of the columns
+            model.fit(times, SPECIES)
+    else:
+        model.fit(times, SPECIES)
+    with pytest.warns(UserWarning, match="single precision, which changes (column 4|the logits)"):
+        found, _ = exported(model, times, tmp_path / "model.onnx")
+    if scaler is not None:
+        assert (found["label"] != model.predict(times)).any()
+    for factor in (1e-42, 1e42):
+        with pytest.warns(UserWarning, match="single precision"):
+            annealfit.to_onnx(make_pipeline(StandardScaler(), model[-1]).fit(factor * IRIS, SPECIES), tmp_path / "m")

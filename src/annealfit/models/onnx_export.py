@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from annealfit.models.family.svm import QUBOSVC
 from annealfit.models.image_classifier import ImageClassifier
 
 _OPSET, _TREE_OPSET, _IR_VERSION = 13, 1, 8
+_LOST_DIGITS = 1e-3  # of a standard deviation, or of logits: more changes probabilities that people look at
 _INPUT, _LABEL, _PROBABILITIES, _SCORES, _VALUES = "X", "label", "probabilities", "scores", "variable"
 
 
@@ -39,7 +41,8 @@ def to_onnx(model: Any, path: StrPath) -> None:
     an `ImageClassifier`. The input `X` is in single precision, in the shape of the rows or images of `fit`. Outputs are
     named as by skl2onnx: `label` (N,) and `probabilities` (N, C); models without probabilities have `scores`, their
     `decision_function`; regressions and features have `variable`. Probabilities agree with those of the same
-    rows within 1e-6, after convolutions 2e-6, unless logits are huge. Needs the extra `onnx`.
+    rows within 1e-6, after convolutions 2e-6, unless logits are huge. Columns far from 0, as times in seconds, lose
+    digits in single precision; a warning names one where it matters. Needs the extra `onnx`.
 
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.pipeline import make_pipeline
@@ -61,6 +64,7 @@ def to_onnx(model: Any, path: StrPath) -> None:
         check_is_fitted(step)
     if not steps or any(type(step) in _MODELS for step in steps[:-1]):
         raise InvalidInputError(f"{model!r} cannot be written as ONNX; pass a model, or features and then a model")
+    _warn_of_lost_digits(steps[0])
     graph = _Graph(_input_shape(steps[0]))
     value = _INPUT
     for step in steps[: -1 if type(steps[-1]) in _MODELS else None]:
@@ -73,6 +77,30 @@ def to_onnx(model: Any, path: StrPath) -> None:
     open_session(content)  # what onnxruntime refuses is not written
     with replacing(path) as file:
         file.write(content)
+
+
+def _warn_of_lost_digits(first: Any) -> None:
+    """Warn where single precision loses what tells rows apart, as far as a scaler or a classifier knows the rows."""
+    limits, what = np.finfo(np.float32), "column {}, in units of its spread,"
+    if isinstance(first, AnnealedClassifier):  # its biases undo what its weights make of columns far from 0
+        centres, spreads, what = abs(first.intercept_).max(keepdims=True), np.ones(1), "the logits"
+    elif isinstance(first, MinMaxScaler):
+        centres, spreads = (first.data_min_ + first.data_max_) / 2, first.data_range_
+    elif isinstance(first, StandardScaler | RowScaler) and first.mean_ is not None and first.scale_ is not None:
+        centres, spreads = first.mean_, np.where(first.scale_ == 1.0, 0.0, first.scale_)  # 1 for constants
+    else:
+        return
+    with np.errstate(all="ignore"):
+        sizes = abs(centres) + spreads
+        lost = np.where((sizes > limits.tiny) & (sizes < limits.max), limits.eps * sizes / spreads, np.inf)
+    lost[spreads == 0] = 0.0  # a constant has no weight
+    if lost.max() > _LOST_DIGITS:
+        warnings.warn(
+            f"the file takes rows in single precision, which changes {what.format(lost.argmax())} by up to "
+            f"{lost.max():.2g}; subtract a number from such columns, as the first date from dates, or divide them by "
+            "one, and fit again",
+            stacklevel=3,
+        )
 
 
 def _steps_of(model: Any) -> list[Any]:
