@@ -39,10 +39,10 @@ def test_invalid_arguments_of_baselines_are_refused(blobs):
 
 @pytest.fixture
 def small_net():
-    network = Network.of((7, 7, 2), [(3, 3, 2), (2, 2, 1)])
+    network = Network.of((9, 9, 2), [(3, 3, 2), (2, 2, 1)])
     generator = np.random.default_rng(0)
     filters = [generator.normal(size=(shape.filters, shape.n_parameters)) * 0.5 for shape in network.layers]
-    images = Images(generator.random((50, 7, 7, 2)), np.arange(50) % 3, 3, generator.uniform(0.5, 2, 50), dtype=float)
+    images = Images(generator.random((50, 9, 9, 2)), np.arange(50) % 3, 3, generator.uniform(0.5, 2, 50), dtype=float)
     net = ConvNet(images, network, filters, [0, 1], 0.01)
     return net, net.first_weights(generator.normal(size=(network.n_features + 1, 3)))
 
@@ -50,7 +50,11 @@ def small_net():
 def gradient_of(net, part, weights):
     """The gradient of a network in the shape of the weights of one part."""
     at = net.at(weights)
-    return at.gradients.T if part == "head" else net.layer(part, at, 0).at(weights[part]).gradients
+    if part != "head":
+        return net.layer(part, at, 0).at(weights[part]).gradients
+    found = np.empty_like(weights[part])
+    found[net.network.order] = at.gradients.T
+    return found
 
 
 def test_the_gradients_of_a_batch_of_all_images_are_those_of_the_objective(small_net):

@@ -73,12 +73,12 @@ def test_trained_filters_are_better_than_random_ones_and_the_loss_decreases_at_e
 
 
 def test_the_first_steps_of_the_head_are_those_of_a_classifier_on_random_features(small):
-    """Up to single precision of the features in training: the loss is the same, and so are the filters."""
-    images, labels = small
+    """Up to single precision, and with features in the order of the training: loss and filters are the same."""
+    images, labels = (given[:50] for given in small)  # classes of unequal size: no gradient is 0 up to rounding
     net = make(head_steps=5, max_iter=5, sampler=RoundedSampler()).fit(images, labels)
     features = RandomConvFeatures(n_filters=2, random_state=5).fit(images)
     head = AnnealedClassifier(max_iter=5, tol=0, random_state=5, sampler=RoundedSampler())
-    head.fit(features.transform(images), labels)
+    head.fit(features.transform(images)[:, features.network_.order[:-1]], labels)
     penalty = 0.5 * 1e-3 * (net.filters_[0] ** 2).sum()  # filters are regularised too
     found, expected = ([row["loss"] for row in model.history_] for model in (net, head))
     np.testing.assert_allclose(np.array(found) - penalty, expected, rtol=1e-4)

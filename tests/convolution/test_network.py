@@ -72,11 +72,30 @@ def test_features_are_those_of_random_conv_features_in_the_same_order(name):
         np.column_stack([filters.transpose(0, 2, 3, 1).reshape(len(filters), -1), biases])
         for filters, biases in zip(features.filters_, features.biases_, strict=True)
     ]
-    np.testing.assert_allclose(network.features(images, weights), features.transform(images), rtol=1e-12, atol=1e-14)
+    found = features_of(network, images, weights)
+    np.testing.assert_allclose(found, features.transform(images)[:, network.order[:-1]], rtol=1e-12, atol=1e-14)
+
+
+def features_of(network, images, weights):
+    features = network.forward(images, weights).features
+    np.testing.assert_array_equal(features[:, -1], 1)
+    return features[:, :-1]
 
 
 def jacobians(network, images, weights, layer, cotangents):
-    return np.concatenate(list(network.jacobians(images, weights, layer, lambda features, batch: cotangents[batch])))
+    return network.jacobians(network.forward(images, weights), weights, layer, cotangents)
+
+
+def test_gradients_are_sums_of_jacobians(network):
+    weights, images = some_weights(network), some_images(network, 9)
+    cotangents = np.random.default_rng(2).normal(size=(9, network.n_features))
+    layers = range(len(weights))
+    found = network.gradients(network.forward(images, weights), weights, layers, cotangents)
+    for layer, own in zip(layers, found, strict=True):
+        expected = jacobians(network, images, weights, layer, cotangents[:, None]).sum(axis=(0, 1))
+        np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-12)
+        (alone,) = network.gradients(network.forward(images, weights), weights, [layer], cotangents)
+        np.testing.assert_array_equal(alone, own)
 
 
 def test_jacobians_are_those_of_finite_differences(network):
@@ -91,7 +110,7 @@ def test_jacobians_are_those_of_finite_differences(network):
             step = np.zeros_like(own)
             step[position] = 1e-6
             ends = [
-                network.features(images, [*weights[:layer], own + sign * step, *weights[layer + 1 :]])
+                features_of(network, images, [*weights[:layer], own + sign * step, *weights[layer + 1 :]])
                 for sign in (1, -1)
             ]
             expected = np.einsum("nrd,nd->nr", cotangents, (ends[0] - ends[1]) / 2e-6)
@@ -122,9 +141,9 @@ def test_at_a_tie_the_derivative_is_the_first_places_and_the_feature_is_convex()
     found = jacobians(network, image, [np.append(weights, 0.0)[None]], 0, np.ones((1, 1, 1)))
     derivative = found[0, 0, 0]
     assert any(np.allclose(derivative, np.append(patches[place], 1.0)) for place in (1, 3))
-    start = network.features(image, [np.append(weights, 0.0)[None]])[0, 0]
+    start = features_of(network, image, [np.append(weights, 0.0)[None]])[0, 0]
     for direction in generator.normal(size=(10, 5)) * 1e-4:
-        rise = network.features(image, [(np.append(weights, 0.0) + direction)[None]])[0, 0] - start
+        rise = features_of(network, image, [(np.append(weights, 0.0) + direction)[None]])[0, 0] - start
         assert rise >= derivative @ direction - 1e-12
         assert rise == pytest.approx(max(np.append(patches[p], 1.0) @ direction for p in (1, 3)), abs=1e-12)
 
@@ -136,8 +155,8 @@ def test_batches_do_not_matter(monkeypatch):
 
     def results():
         return [
-            network.features(images, weights),
-            *(jacobians(network, images, weights, layer, cotangents) for layer in (0, 1)),
+            network.forward(images, weights).features,
+            *network.gradients(network.forward(images, weights), weights, (0, 1), cotangents[:, 0]),
         ]
 
     whole = results()

@@ -55,6 +55,11 @@ def point_of(net, part, weights, iteration=0):
     return at if part == "head" else net.layer(part, at, iteration).at(weights[part])
 
 
+def as_in_point(net, part, values):
+    """Weights, or derivatives with respect to them, in the order of a point of this part."""
+    return values[net.network.order] if part == "head" else values
+
+
 def layer_names(weights):
     return [name for name in weights if name != "head"]
 
@@ -118,7 +123,7 @@ def test_the_loss_is_that_of_plain_numpy_for_the_head_and_for_every_layer(case):
         point = point_of(net, part, weights)
         assert point.loss == pytest.approx(expected, rel=1e-12)
         assert point.figures() == net.at(weights).figures()
-        np.testing.assert_array_equal(point.weights, weights[part])
+        np.testing.assert_array_equal(point.weights, as_in_point(net, part, weights[part]))
 
 
 def test_gradients_are_those_of_automatic_differentiation(case):
@@ -126,7 +131,8 @@ def test_gradients_are_those_of_automatic_differentiation(case):
     expected = autograd.grad(lambda own: differentiable_loss(own, net))(weights)
     for part in net.parts:
         found = point_of(net, part, weights).gradients
-        own = expected[part] if part != "head" else expected[part].T
+        own = as_in_point(net, part, expected[part])
+        own = own.T if part == "head" else own
         np.testing.assert_allclose(found, own, rtol=1e-9, atol=1e-12)
 
 
@@ -198,8 +204,12 @@ def test_a_move_adds_the_updates_and_leaves_the_other_layers(case):
         point = point_of(net, part, weights)
         updates = np.random.default_rng(1).normal(size=point.gradients.shape) * 0.1
         reached = point.moved(updates)
-        changed = {**weights, part: weights[part] + (updates.T if part == "head" else updates)}
-        np.testing.assert_array_equal(reached.weights, changed[part])
+        changed = {**weights, part: weights[part].copy()}
+        if part == "head":
+            changed[part][net.network.order] += updates.T
+        else:
+            changed[part] += updates
+        np.testing.assert_array_equal(reached.weights, as_in_point(net, part, changed[part]))
         assert reached.loss == pytest.approx(net.at(changed).loss, rel=1e-12)
 
 
@@ -240,7 +250,7 @@ def test_single_precision_is_close(case):
 
 def test_neither_threads_nor_cached_features_change_a_bit(monkeypatch):
     monkeypatch.setattr(convolution, "ROWS_PER_CHUNK", 5)
-    monkeypatch.setattr(conv_net_module, "_IMAGES_AT_ONCE", 5)
+    monkeypatch.setattr(conv_net_module, "_VALUES_AT_ONCE", 5 * 3 * 3 * 19)
     net, weights = make_case("two layers", 3, count=23, dtype=np.float32)
 
     def results():
@@ -294,9 +304,9 @@ def test_there_is_no_certificate():
 def test_the_head_is_a_linear_head_on_the_features_of_the_network():
     net, weights = make_case("two layers", 3, trained=[1])
     images = net.images
-    features = net.network.features(images.pixels, [weights["conv1"], weights["conv2"]])
-    head = LinearHead.of_arrays(features, images.labels, 3, REGULARIZATION, images.weights)
-    found, expected = net.at(weights), head.at(weights["head"])
+    features = net.network.forward(images.pixels, [weights["conv1"], weights["conv2"]]).features
+    head = LinearHead.of_arrays(features[:, :-1], images.labels, 3, REGULARIZATION, images.weights)
+    found, expected = net.at(weights), head.at(weights["head"][net.network.order])
     filters = 0.5 * REGULARIZATION * (weights["conv2"][:, :-1] ** 2).sum()
     assert found.loss == pytest.approx(expected.loss + filters, rel=1e-12)
     np.testing.assert_allclose(found.gradients, expected.gradients, rtol=1e-10, atol=1e-14)

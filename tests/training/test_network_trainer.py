@@ -83,7 +83,7 @@ def test_each_layer_keeps_its_own_ranges_previous_step_and_damping(trained):
     for name, own in layers.items():
         # The weights before the last step of the layer.
         last = max(index for index, row in enumerate(result.history) if row["layer"] == name)
-        assert own.previous is weights[last][name]
+        np.testing.assert_array_equal(own.previous, weights[last][name])
     first = LevenbergMarquardt().first()
     assert layers["head"].damping is None
     assert layers["conv1"].damping < first  # two steps that were applied

@@ -12,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,15 +24,13 @@ from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError
 from annealfit._support.threads import in_order
 from annealfit.data.rows import DenseChunk, Rows
-from annealfit.data.rows.rows import add_up
+from annealfit.data.rows.rows import add_up, drawn_positions
 
 Values = NDArray[Any]  # in single or double precision, as the images are
-Cotangents = Callable[[Values, slice], Values]  # features of some images, and which: derivatives (n, R, d) by them
 
 ROWS_PER_CHUNK = 1024  # the work of a thread
 KEPT_BYTES = 2**30  # features of up to so many bytes are kept in memory; larger ones are computed in every pass
 _BATCH_BYTES = 2 * 2**20  # of intermediate values, which then stay in the processor's cache
-_QUANTITIES = 10  # that are usually differentiated: one per class
 _DIGEST_IMAGES = 4096  # at a time
 
 
@@ -84,11 +84,18 @@ class LayerShape:
         return self.kernel**2 * self.channels + 1
 
 
-class LayerTrace(NamedTuple):
-    """The forward pass of a layer, as derivatives need it."""
+class ForwardPass(NamedTuple):
+    """What a network computes of some images, as derivatives need it."""
 
-    inputs: Values  # (n, height, width, channels)
-    maxima: NDArray[Any]  # integers (n, h, w, filters): the maximum's place in its window, −1 where nothing is above 0
+    inputs: Sequence[Values]  # of every layer (n, height, width, channels)
+    maxima: Sequence[NDArray[Any]]  # integers (n, h, w, filters): a maximum's place in its window, −1 where none is > 0
+    features: Values  # place by place, and a column of ones (n, d + 1)
+
+    def part(self, images: slice) -> ForwardPass:
+        """Return the pass of some of the images."""
+        return ForwardPass(
+            [own[images] for own in self.inputs], [own[images] for own in self.maxima], self.features[images]
+        )
 
 
 @dataclass(frozen=True)
@@ -125,153 +132,108 @@ class Network:
     @property
     def n_features(self) -> int:
         """The number of values of the last layer's output."""
-        return math.prod(self.layers[-1].pooled) * self.layers[-1].filters
+        return math.prod(self.layers[-1].outputs)
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """The places of a head's parameters (d + 1,), in the order of `features`, among those ordered by filter.
+
+        `RandomConvFeatures`, model files and checkpoints order features by filter.
+        """
+        by_filter = np.arange(self.n_features).reshape(self.layers[-1].filters, -1)
+        return np.append(by_filter.T.ravel(), self.n_features)
 
     @property
     def multiplications(self) -> float:
         """The number of multiplications of one image's forward pass."""
         return float(sum(math.prod(shape.convolved) * shape.n_parameters * shape.filters for shape in self.layers))
 
-    def features(self, images: Values, weights: Sequence[Values], traces: Sequence[LayerTrace] = ()) -> Values:
-        """Compute features (n, d) of images (n, height, width, channels): filter by filter, row by row.
+    def forward(self, images: Values, weights: Sequence[Values]) -> ForwardPass:
+        """Compute the features of images (n, height, width, channels) and what leads to them."""
+        count, dtype = len(images), images.dtype
+        inputs = [
+            np.ascontiguousarray(images),
+            *(np.empty((count, *shape.outputs), dtype) for shape in self.layers[:-1]),
+        ]
+        maxima = [np.empty((count, *shape.outputs), shape.places) for shape in self.layers]
+        features = np.empty((count, self.n_features + 1), dtype)
+        features[:, -1] = 1
+        whole = ForwardPass(inputs, maxima, features)
+        for batch in self._batches(count):
+            own = whole.part(batch)
+            outputs = [*(inner.reshape(len(inner), -1) for inner in own.inputs[1:]), own.features]
+            for layer, shape in enumerate(self.layers):
+                _convolve(own.inputs[layer], weights[layer], shape, outputs[layer], own.maxima[layer])
+        return whole
 
-        `traces`, if those of `blank_traces`, are overwritten.
-        """
-        features = np.empty((len(images), self.n_features), images.dtype)
-        for batch in _batches(len(images), self._most_inputs):
-            found, outputs = self._forward(images[batch], weights)
-            features[batch] = _flat(outputs)
-            for layer, (known, own) in enumerate(zip(traces, found, strict=False)):
-                known.maxima[batch] = own.maxima
-                if layer:
-                    known.inputs[batch] = own.inputs
-        return features
-
-    def blank_traces(self, images: Values) -> list[LayerTrace]:
-        """Return traces of these images to be filled by `features`; the inputs of the first layer are the images."""
-        inputs = [images, *(np.empty((len(images), *shape.outputs), images.dtype) for shape in self.layers[:-1])]
-        maxima = [np.empty((len(images), *shape.outputs), shape.places) for shape in self.layers]
-        return list(map(LayerTrace, inputs, maxima))
-
-    def trace_bytes(self, itemsize: int) -> int:
-        """Return the bytes of the traces of an image, without the image."""
-        inputs = sum(math.prod(shape.outputs) for shape in self.layers[:-1]) * itemsize
-        return inputs + sum(math.prod(shape.outputs) * shape.places.itemsize for shape in self.layers)
+    def pass_bytes(self, itemsize: int) -> int:
+        """Return the bytes of an image's forward pass, without the image."""
+        inner = sum(math.prod(shape.outputs) for shape in self.layers[:-1]) * itemsize
+        return inner + sum(math.prod(shape.outputs) * shape.places.itemsize for shape in self.layers)
 
     def maps(self, images: Values, weights: Sequence[Values]) -> list[Values]:
         """Compute the outputs (n, h, w, filters) of every layer."""
-        traces, outputs = self._forward(images, weights)
-        return [*(trace.inputs for trace in traces[1:]), outputs]
+        known = self.forward(images, weights)
+        return [*known.inputs[1:], known.features[:, :-1].reshape(len(images), *self.layers[-1].outputs)]
 
-    def jacobians(
-        self,
-        images: Values,
-        weights: Sequence[Values],
-        layer: int,
-        cotangents: Cotangents,
-        known: tuple[Values, Sequence[LayerTrace]] | None = None,
-    ) -> Iterator[Values]:
-        """Yield derivatives with respect to a layer's filters, (n, R, F, D) for some images at a time.
+    def jacobians(self, known: ForwardPass, weights: Sequence[Values], layer: int, by_features: Values) -> Values:
+        """Return derivatives (n, R, F, D) with respect to a layer's filters, from those (n, R, d) by the features.
 
-        `cotangents` gets the features of these images and their positions, and returns the derivatives (n, R, d) of R
-        quantities with respect to the features. Of several equal maxima of a window the first counts. `known` are
-        features and traces of all the images, if they were computed before.
+        Of several equal maxima of a window the first counts.
         """
-        for batch in _batches(len(images), _QUANTITIES * max(self._most_inputs, self._most_weights)):
-            if known is None:
-                traces, outputs = self._forward(images[batch], weights)
-                features = _flat(outputs)
-            else:
-                features = known[0][batch]
-                traces = [LayerTrace(trace.inputs[batch], trace.maxima[batch]) for trace in known[1]]
-            by_outputs = self._by_last_outputs(features, cotangents, batch)
-            for above in range(len(self.layers) - 1, layer, -1):
-                by_outputs = _by_inputs(by_outputs, traces[above], weights[above], self.layers[above])
-            yield _by_filters(by_outputs, traces[layer], self.layers[layer])
+        return self._backward(known, weights, by_features, [layer], summed=False)[0]
 
-    def gradients(self, images: Values, weights: Sequence[Values], cotangents: Cotangents) -> list[Array]:
-        """Compute derivatives (F, D) with respect to the filters of every layer, summed over images, in one pass.
+    def gradients(
+        self, known: ForwardPass, weights: Sequence[Values], layers: Sequence[int], by_features: Values
+    ) -> list[Array]:
+        """Return derivatives (F, D) with respect to the filters of some layers, summed over images.
 
-        `cotangents` are as in `jacobians`, of one quantity.
+        They are those of one quantity, from its derivatives (n, d) with respect to the features.
         """
-        totals = [np.zeros((shape.filters, shape.n_parameters)) for shape in self.layers]
-        for batch in _batches(len(images), self._most_weights):
-            traces, outputs = self._forward(images[batch], weights)
-            by_outputs = self._by_last_outputs(_flat(outputs), cotangents, batch)
-            for layer in reversed(range(len(self.layers))):
-                totals[layer] += _by_filters(by_outputs, traces[layer], self.layers[layer]).sum(axis=(0, 1))
-                if layer:
-                    by_outputs = _by_inputs(by_outputs, traces[layer], weights[layer], self.layers[layer])
+        totals = [np.zeros((self.layers[layer].filters, self.layers[layer].n_parameters)) for layer in layers]
+        for batch in self._batches(len(by_features)):
+            found = self._backward(known.part(batch), weights, by_features[batch, None], layers, summed=True)
+            for total, own in zip(totals, found, strict=True):
+                total += own[0, 0]
         return totals
 
-    @property
-    def _most_inputs(self) -> int:
-        return max(shape.height * shape.width * shape.channels for shape in self.layers)
+    def _batches(self, count: int) -> Iterator[slice]:
+        """Yield slices of as many images as stay in the cache."""
+        most = max(shape.height * shape.width * shape.channels for shape in self.layers)
+        size = max(1, _BATCH_BYTES // (4 * most))
+        return (slice(first, first + size) for first in range(0, count, size))
 
-    @property
-    def _most_weights(self) -> int:
-        return max(shape.filters * shape.n_parameters for shape in self.layers)
+    def _backward(
+        self, known: ForwardPass, weights: Sequence[Values], by_features: Values, layers: Sequence[int], *, summed: bool
+    ) -> list[Values]:
+        """Return derivatives (n, R, F, D), or (1, R, F, D) if summed, with respect to the filters of some layers."""
+        from annealfit.data._convolution_kernels import derive_by_filters, derive_by_images
 
-    def _forward(self, images: Values, weights: Sequence[Values]) -> tuple[list[LayerTrace], Values]:
-        """Return the traces of all layers, and the outputs (n, h, w, filters) of the last."""
-        traces: list[LayerTrace] = []
-        inputs = np.ascontiguousarray(images)
-        for shape, own in zip(self.layers, weights, strict=True):
-            outputs, maxima = _convolved(inputs, own.astype(images.dtype, copy=False), shape)
-            traces.append(LayerTrace(inputs, maxima))
-            inputs = outputs
-        return traces, inputs
-
-    def _by_last_outputs(self, features: Values, cotangents: Cotangents, batch: slice) -> Values:
-        """Return derivatives with respect to the outputs of the last layer, (n, R, h, w, filters)."""
-        last = self.layers[-1]
-        by_features = cotangents(features, batch).astype(features.dtype, copy=False)
-        by_filter = by_features.reshape(*by_features.shape[:2], last.filters, *last.pooled)
-        return np.ascontiguousarray(by_filter.transpose(0, 1, 3, 4, 2))
-
-
-def _batches(count: int, values: int) -> Iterator[slice]:
-    """Yield slices of as many images, of so many values each, as stay in the cache."""
-    size = max(1, _BATCH_BYTES // (4 * values))
-    return (slice(first, first + size) for first in range(0, count, size))
+        count, quantities = by_features.shape[:2]
+        dtype, found = known.features.dtype, {}
+        by_outputs = np.ascontiguousarray(by_features, dtype).reshape(count, quantities, *self.layers[-1].outputs)
+        for layer in reversed(range(min(layers), len(self.layers))):
+            shape, inputs, maxima = self.layers[layer], known.inputs[layer], known.maxima[layer]
+            if layer in layers:
+                size = 1 if summed else count, quantities, shape.filters, shape.n_parameters
+                found[layer] = np.empty(size, dtype)
+                derive_by_filters(inputs, maxima, by_outputs, shape.kernel, shape.pool, found[layer])
+            if layer > min(layers):
+                by_inputs, own = np.empty((count, quantities, *inputs.shape[1:]), dtype), weights[layer].astype(dtype)
+                derive_by_images(by_outputs, maxima, own, shape.kernel, shape.pool, by_inputs)
+                by_outputs = by_inputs
+        return [found[layer] for layer in layers]
 
 
-def _flat(outputs: Values) -> Values:
-    """Flatten outputs (n, h, w, filters) to features (n, d), filter by filter."""
-    return outputs.transpose(0, 3, 1, 2).reshape(len(outputs), -1)
-
-
-def _convolved(inputs: Values, weights: Values, shape: LayerShape) -> tuple[Values, NDArray[Any]]:
-    """Return outputs and maxima (n, h, w, filters)."""
+def _convolve(inputs: Values, weights: Values, shape: LayerShape, outputs: Values, maxima: NDArray[Any]) -> None:
+    """Overwrite outputs (n, h·w·filters or more) and maxima of a layer."""
     from annealfit.data._convolution_kernels import LANES, convolve_and_pool  # numba takes a moment to load
 
     blocks = -(-shape.filters // LANES)
     by_lane = np.zeros((blocks * LANES, shape.n_parameters), inputs.dtype)
     by_lane[: shape.filters] = weights
     by_lane = np.ascontiguousarray(by_lane.reshape(blocks, LANES, -1).transpose(0, 2, 1))
-    outputs = np.empty((len(inputs), *shape.outputs), inputs.dtype)
-    maxima = np.empty(outputs.shape, shape.places)
     convolve_and_pool(inputs, by_lane, shape.kernel, shape.pool, outputs, maxima)
-    return outputs, maxima
-
-
-def _by_filters(by_outputs: Values, trace: LayerTrace, shape: LayerShape) -> Values:
-    """Return derivatives (n, R, F, D) with respect to a layer's filters, from those with respect to its outputs."""
-    from annealfit.data._convolution_kernels import derive_by_filters
-
-    found = np.empty((*by_outputs.shape[:2], shape.filters, shape.n_parameters), trace.inputs.dtype)
-    derive_by_filters(trace.inputs, trace.maxima, by_outputs, shape.kernel, shape.pool, found)
-    return found
-
-
-def _by_inputs(by_outputs: Values, trace: LayerTrace, weights: Values, shape: LayerShape) -> Values:
-    """Return derivatives with respect to a layer's inputs (n, R, H, W, C), from those with respect to its outputs."""
-    from annealfit.data._convolution_kernels import derive_by_images
-
-    found = np.empty((*by_outputs.shape[:2], *trace.inputs.shape[1:]), trace.inputs.dtype)
-    own = weights.astype(found.dtype, copy=False)
-    derive_by_images(by_outputs, trace.maxima, own, shape.kernel, shape.pool, found)
-    return found
 
 
 def join_filters(filters: Values, biases: Values) -> Values:
@@ -312,9 +274,10 @@ class Images:
         self.labels = np.tile(labels, len(self.shifts))
         self.weights = None if weights is None else np.tile(weights, len(self.shifts))
         self._scaling = [np.asarray(values).reshape(self.shape).astype(self.dtype) for values in scaling or ()]
+        self._chosen = np.arange(len(self.labels))
 
     def __len__(self) -> int:
-        return len(self.pixels) * len(self.shifts)
+        return len(self.labels)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -322,13 +285,21 @@ class Images:
         height, width, channels = self.pixels.shape[1:]
         return height, width, channels
 
-    def take(self, positions: NDArray[np.intp]) -> Values:
+    def part(self, positions: NDArray[np.intp]) -> Images:
+        """Return some of the images."""
+        part = copy(self)
+        part.labels, part._chosen = self.labels[positions], self._chosen[positions]
+        part.weights = None if self.weights is None else self.weights[positions]
+        return part
+
+    def take(self, positions: NDArray[np.intp] | slice) -> Values:
         """Return the images at some positions, shifted and scaled; copies have positions after all originals."""
-        copies, originals = np.divmod(positions, len(self.pixels))
-        taken = np.empty((len(positions), *self.shape), self.dtype)
-        for copy in np.unique(copies):
-            own = copies == copy
-            taken[own] = shifted(self.pixels[originals[own]], *self.shifts[copy])
+        copies, originals = np.divmod(self._chosen[positions], len(self.pixels))
+        taken = np.empty((len(originals), *self.shape), self.dtype)
+        for number, shift in enumerate(self.shifts):
+            own = copies == number
+            if own.any():
+                taken[own] = shifted(self.pixels[originals[own]], *shift)
         if self._scaling:
             mean, scale = self._scaling
             taken -= mean
@@ -371,12 +342,28 @@ def shifts_within(distance: int) -> list[tuple[int, int]]:
     return sorted(found, key=lambda shift: (abs(shift[0]) + abs(shift[1]), shift))
 
 
+class FeatureChunk(DenseChunk):
+    """The features of some images, with the forward pass that made them while there is room for it."""
+
+    def __init__(self, known: ForwardPass, labels: NDArray[np.intp], weights: Array | None, start: int) -> None:
+        self.known: ForwardPass | None = known
+        self._augmented = known.features
+        self.features = known.features[:, :-1]
+        self.labels, self.weights, self.start = labels, weights, start
+
+    def column_sums(self) -> Array:
+        """Return weighted sums of the columns, their squares and magnitudes (3, D); features are never below 0."""
+        rows = self._augmented
+        weights = np.ones(len(rows), rows.dtype) if self.weights is None else self.weights.astype(rows.dtype)
+        sums = weights @ rows
+        return np.stack([sums, weights @ np.square(rows), sums]).astype(np.float64)
+
+
 class NetworkRows(Rows):
     """The features of images as rows, computed chunk by chunk in threads; up to KEPT_BYTES of them are kept.
 
-    So are the maxima and inputs of layers, where there is room for them beside the features.
-
-    They are in the images' precision; products are returned in double precision.
+    So is the rest of the forward pass, where there is room for it beside the features. They are in the images'
+    precision; products are returned in double precision.
     """
 
     def __init__(self, images: Images, network: Network, weights: Sequence[Values]) -> None:
@@ -385,13 +372,12 @@ class NetworkRows(Rows):
         self.total_weight = float(len(images)) if images.weights is None else float(images.weights.sum())
         self.entries = len(images) * self.n_parameters
         self._firsts = range(0, len(images), ROWS_PER_CHUNK)
-        self._keeps = self.entries * images.dtype.itemsize <= KEPT_BYTES
-        size = self.entries * images.dtype.itemsize + len(images) * network.trace_bytes(images.dtype.itemsize)
-        self._keeps_traces = size <= KEPT_BYTES
-        self._kept: dict[int, DenseChunk] = {}
-        self._traces: dict[int, Sequence[LayerTrace]] = {}
+        size = self.entries * images.dtype.itemsize
+        self._keeps = size <= KEPT_BYTES
+        self._keeps_all = size + len(images) * network.pass_bytes(images.dtype.itemsize) <= KEPT_BYTES
+        self._kept: dict[int, FeatureChunk] = {}
 
-    def chunks(self) -> Iterable[DenseChunk]:
+    def chunks(self) -> Iterable[FeatureChunk]:
         """Return the chunks in the order of the images."""
         return map(self._chunk, self._firsts)
 
@@ -399,29 +385,37 @@ class NetworkRows(Rows):
         """Sum a term over all chunks, in their order whatever the number of threads."""
         return add_up(in_order(lambda first: term(self._chunk(first)), self._firsts))
 
-    def jacobians(self, chunk: DenseChunk, layer: int, cotangents: Cotangents) -> Iterator[Values]:
-        """Return the `jacobians` of the network for the images of a chunk."""
-        images = self.images.take(chunk.start + np.arange(len(chunk.labels)))
-        traces, known = self._traces.get(chunk.start), None
-        if traces is not None:
-            known = chunk.features, [LayerTrace(images, traces[0].maxima), *traces[1:]]
-        return self.network.jacobians(images, self.weights, layer, cotangents, known)
+    def sample(self, count: int) -> Rows:
+        """Return the rows of `count` images, always the same ones; all if there are fewer."""
+        if len(self.images) <= count:
+            return self
+        return NetworkRows(self.images.part(drawn_positions(len(self.images), count)), self.network, self.weights)
+
+    def gradient(self, chunk: FeatureChunk, layer: int, by_features: Values) -> Array:
+        """Return the `gradients` of the network for the images of a chunk and one layer."""
+        known = chunk.known or self._forward(chunk.start)
+        if layer == 0:
+            known = known._replace(inputs=[self._images(chunk.start), *known.inputs[1:]])
+        return self.network.gradients(known, self.weights, [layer], by_features)[0]
 
     def digest(self) -> str:
         """Return the digest of the images."""
         return self.images.digest()
 
-    def _chunk(self, first: int) -> DenseChunk:
+    def _images(self, first: int) -> Values:
+        return self.images.take(slice(first, first + ROWS_PER_CHUNK))
+
+    def _forward(self, first: int) -> ForwardPass:
+        return self.network.forward(self._images(first), self.weights)
+
+    def _chunk(self, first: int) -> FeatureChunk:
         if first in self._kept:
             return self._kept[first]
-        images, own = self.images, slice(first, first + ROWS_PER_CHUNK)
-        taken = images.take(np.arange(len(images))[own])
-        traces = self.network.blank_traces(taken) if self._keeps_traces else []
-        features = self.network.features(taken, self.weights, traces)
-        weights = None if images.weights is None else images.weights[own]
-        chunk = DenseChunk(features, images.labels[own], weights, first, dtype=images.dtype)
-        if traces:
-            self._traces[first] = [LayerTrace(taken[:, :0].copy(), traces[0].maxima), *traces[1:]]
+        known, own, images = self._forward(first), slice(first, first + ROWS_PER_CHUNK), self.images
+        known = known._replace(inputs=[known.inputs[0][:, :0].copy(), *known.inputs[1:]])  # taken anew where needed
+        chunk = FeatureChunk(known, images.labels[own], None if images.weights is None else images.weights[own], first)
         if self._keeps:
             self._kept[first] = chunk
+            if not self._keeps_all:
+                chunk.known = None
         return chunk

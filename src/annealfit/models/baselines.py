@@ -115,28 +115,25 @@ def train_adam(
 
 def _batch_gradients(net: ConvNet, weights: Mapping[str, Array], positions: NDArray[np.intp]) -> dict[str, Array]:
     """The gradient of the loss on some of the images, for every part."""
-    filters = net.filters_of(weights)
-    head, images = weights[HEAD], net.images
+    filters, images, order = net.filters_of(weights), net.images, net.network.order
+    head = weights[HEAD][order].astype(images.dtype)
     mean_weight = 1.0 if images.weights is None else float(images.weights.mean())
 
     def of_group(group: NDArray[np.intp]) -> list[Array]:
-        of_head = np.zeros_like(head)
-
-        def cotangents(features: NDArray[Any], batch: slice) -> Array:
-            own = group[batch]
-            outputs = (features @ head[:-1] + head[-1]).T.astype(np.float64)
-            residuals = net.link.residuals(net.link.evaluate(outputs, images.labels[own])[0], images.labels[own])
-            if images.weights is not None:
-                residuals = residuals * (images.weights[own] / mean_weight)
-            of_head[:-1] += features.T @ residuals.T
-            of_head[-1] += residuals.sum(axis=1)
-            return (residuals.T @ head[:-1].T)[:, None]
-
-        return [*net.network.gradients(images.take(group), filters, cotangents), of_head]
+        known, labels = net.network.forward(images.take(group), filters), images.labels[group]
+        outputs = (known.features @ head).T.astype(np.float64)
+        residuals = net.link.residuals(net.link.evaluate(outputs, labels)[0], labels)
+        if images.weights is not None:
+            residuals = residuals * (images.weights[group] / mean_weight)
+        by_outputs = residuals.T.astype(images.dtype)
+        of_filters = net.network.gradients(known, filters, net.trained, by_outputs @ head[:-1].T)
+        return [*of_filters, (known.features.T @ by_outputs).astype(np.float64)]
 
     groups = [positions[first : first + _IMAGES_AT_ONCE] for first in range(0, len(positions), _IMAGES_AT_ONCE)]
-    totals = [sum(found) / len(positions) for found in zip(*in_order(of_group, groups), strict=True)]
-    gradients = {layer_name(layer): totals[layer] for layer in net.trained} | {HEAD: totals[-1]}
+    *of_filters, of_head = (sum(found) / len(positions) for found in zip(*in_order(of_group, groups), strict=True))
+    gradients = {layer_name(layer): own for layer, own in zip(net.trained, of_filters, strict=True)}
+    gradients[HEAD] = np.empty_like(of_head)
+    gradients[HEAD][order] = of_head
     for name, gradient in gradients.items():
         regularised = gradient[:-1] if name == HEAD else gradient[:, :-1]
         regularised += net.regularization * (weights[name][:-1] if name == HEAD else weights[name][:, :-1])

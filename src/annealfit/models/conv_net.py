@@ -222,7 +222,7 @@ class AnnealedConvNet(AnnealedEstimator):
         if self.warm_start and hasattr(self, "coef_"):
             self._check_warm_start(data.classes, head.n_parameters - 1)
             return net.first_weights(self._head_weights)
-        return net.first_weights(self._initial_head(head, seed))
+        return net.first_weights(self._initial_head(head, seed)[np.argsort(net.network.order)])
 
     def _trainer(self, data: TrainingData, sampler: Sampler, seed: int) -> NetworkTrainer:
         method = as_method(self.method)

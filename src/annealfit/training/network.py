@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from annealfit._support.arrays import Array
 from annealfit.samplers.protocol import Preflight, Sampler
 from annealfit.training.method import Method
@@ -39,6 +42,7 @@ class NetworkTrainer:
         self._round = [*[HEAD] * head_steps, *(layer_name(layer) for layer in reversed(net.trained))]
         self._at: NetworkHeadPoint | None = None
         self._head_trainer: Trainer | None = None
+        self._head: tuple[TrainingState, TrainingState] | None = None  # a state, and the same as `NetworkHead` has it
 
     @property
     def multiplications(self) -> float:
@@ -51,11 +55,21 @@ class NetworkTrainer:
 
     def point(self, state: NetworkState) -> NetworkHeadPoint:
         """Return the network at the state's weights, evaluated once."""
-        known, filters = self._at, self.net.filters_of(state.weights)
-        same = known is not None and known.weights is state.layers[HEAD].weights
-        if known is None or not same or any(a is not b for a, b in zip(known.head.filters, filters, strict=True)):
-            self._at = known = self.net.at(state.weights)
+        known, filters, weights = self._at, self.net.filters_of(state.weights), self._head_state(state).weights
+        if (
+            known is None
+            or known.weights is not weights
+            or any(a is not b for a, b in zip(known.head.filters, filters, strict=True))
+        ):
+            self._at = known = self.net.head(filters).at(weights)
         return known
+
+    def _head_state(self, state: NetworkState) -> TrainingState:
+        """Return the state of the head with its parameters place by place."""
+        own = state.layers[HEAD]
+        if self._head is None or self._head[0] is not own:
+            self._head = own, _reordered(own, self.net.network.order)
+        return self._head[1]
 
     def step(self, state: NetworkState) -> tuple[NetworkState, HistoryRow]:
         """Take one step of the trainer of one layer."""
@@ -64,11 +78,18 @@ class NetworkTrainer:
         reached, row = trainer.step(replace(own, iteration=state.iteration))
         at: Any = trainer.point(reached)
         self._at = at.head_point if isinstance(at, LayerPoint) else at
+        if name == HEAD:
+            layers = {HEAD: _reordered(reached, np.argsort(self.net.network.order))}
+            self._head = layers[HEAD], reached
+        else:  # the features have changed: the curvature of the head is computed anew
+            head, inner = state.layers[HEAD], self._head_state(state)
+            layers = {HEAD: replace(head, anchor=None), name: reached}
+            self._head = layers[HEAD], replace(inner, anchor=None)
         numbers: HistoryRow = {"iteration": state.iteration + 1, "round": state.iteration // len(self._round) + 1}
         row = {**numbers, "layer": name, **row}
         if any(damping.first() is not None for _, damping in self._methods.values()):
             row.setdefault("damping", None)
-        following = NetworkState(state.iteration + 1, {**state.layers, name: reached}, name, state.best)
+        following = NetworkState(state.iteration + 1, {**state.layers, **layers}, name, state.best)
         if self.validation is not None:
             figures = self.validation.at(following.weights).figures()
             following = with_validation(following, following.weights, figures, row)
@@ -98,7 +119,18 @@ class NetworkTrainer:
             layer = self.net.layer(name, at, state.iteration)
             point = LayerPoint(layer, at)
             trainer = Trainer(layer, self.sampler, method, damping=damping, point=point, **self._options)
-        own = state.layers[name]
+        own = self._head_state(state) if name == HEAD else state.layers[name]
         if own.ranges is None:
             own = trainer.start(own.weights)
         return trainer, own
+
+
+def _reordered(state: TrainingState, order: NDArray[np.intp]) -> TrainingState:
+    """Return the state of a head with its parameters in another order."""
+    previous, anchor = state.previous, state.anchor
+    return replace(
+        state,
+        weights=state.weights[order],
+        previous=None if previous is None else previous[order],
+        anchor=None if anchor is None else replace(anchor, weights=anchor.weights[order]),
+    )

@@ -11,7 +11,7 @@ curvature is Gauss-Newton, `mean_n a_n J_nᵀ(diag π_n − π_nπ_nᵀ)J_n`. It
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,8 @@ from annealfit.training.objectives.linear_head import HeadPoint, LinearHead, lin
 
 HEAD = "head"
 _CURVATURE_ROWS = 3  # path below the seed of a training; 0 to 2 are initial weights, anneals and validation
-_IMAGES_AT_ONCE = 128  # per thread
+_VALUES_AT_ONCE = 2**20  # of Jacobians, which then stay in a processor's cache
+_KEPT_BYTES = 2**28  # Jacobians of up to so many bytes are kept
 
 
 def layer_name(layer: int) -> str:
@@ -41,6 +42,10 @@ def layer_name(layer: int) -> str:
 
 class ConvNet:
     """The loss of a network on images. Weights are a mapping from "head", "conv1", "conv2", … to arrays.
+
+    The parameters of the head are ordered by filter, as in `RandomConvFeatures`. In a `NetworkHead` they are in the
+    order of `Network.forward`, place by place, so that the blocks of its curvature hold all filters of neighbouring
+    places: the features that are correlated.
 
     `filters` are the weights (F, D) of every layer; those of layers that are not `trained` are fixed. The curvature of
     filters is computed from `curvature_rows` images drawn for each iteration; None uses all.
@@ -73,7 +78,7 @@ class ConvNet:
         return tuple(weights.get(layer_name(layer), own) for layer, own in enumerate(self.filters))
 
     def first_weights(self, head: Array) -> dict[str, Array]:
-        """Return the initial weights of all trained layers, with those of the head."""
+        """Return the initial weights of all trained layers, with those of the head, ordered by filter."""
         return {**{layer_name(layer): self.filters[layer] for layer in self.trained}, HEAD: head}
 
     def head(self, filters: Sequence[Array]) -> NetworkHead:
@@ -82,7 +87,7 @@ class ConvNet:
 
     def at(self, weights: Mapping[str, Array]) -> NetworkHeadPoint:
         """Return the network at these weights."""
-        return self.head(self.filters_of(weights)).at(weights[HEAD])
+        return self.head(self.filters_of(weights)).at(weights[HEAD][self.network.order])
 
     def layer(self, name: str, point: NetworkHeadPoint, iteration: int) -> ConvLayer:
         """Return the filters of a layer as an objective, the other weights fixed at a point."""
@@ -148,6 +153,7 @@ class LayerPoint:
         self.filters = head_point.head.filters
         self.weights = self.filters[layer.layer]
         self.loss = head_point.loss
+        self._known_roots: dict[int, NDArray[Any]] = {}  # by the first image of a group
 
     def figures(self) -> dict[str, float]:
         """Return the figures of the network."""
@@ -156,19 +162,15 @@ class LayerPoint:
     @cached_property
     def gradients(self) -> Array:
         """Gradient of the loss, filter by filter (F, D)."""
-        head, head_weights, now = self.head_point.head, self.layer.head_weights, self.head_point.outputs
-        rows = head.rows
+        head, now = self.head_point.head, self.head_point.outputs
+        weights = self.layer.head_weights[:-1].astype(head.rows.images.dtype)
 
         def term(chunk: Any) -> tuple[Array]:
             """Σ_n a_n J_nᵀ(π_n − y_n)."""
-            residuals = head.link.residuals(now.probabilities(chunk), chunk.labels)
-            cotangents = chunk.weighted(residuals).T @ head_weights[:-1].T
-            total = np.zeros(self.weights.shape)
-            for found in rows.jacobians(chunk, self.layer.layer, lambda features, batch: cotangents[batch, None]):
-                total += found.sum(axis=(0, 1), dtype=np.float64)
-            return (total,)
+            residuals = chunk.weighted(head.link.residuals(now.probabilities(chunk), chunk.labels))
+            return (head.rows.gradient(chunk, self.layer.layer, residuals.T.astype(weights.dtype) @ weights.T),)
 
-        return rows.mean(term)[0] + self.weights * self.layer.ridge
+        return head.rows.mean(term)[0] + self.weights * self.layer.ridge
 
     def filter_grams(self) -> Array:
         """Return each filter's block of the Gauss-Newton curvature, without the penalty (F, D, D)."""
@@ -227,28 +229,29 @@ class LayerPoint:
         """
         positions, weights = self.layer.positions, self.layer.net.images.weights
         total_weight = float(len(positions)) if weights is None else float(weights[positions].sum())
-        groups = [positions[first : first + _IMAGES_AT_ONCE] for first in range(0, len(positions), _IMAGES_AT_ONCE)]
-
-        def of_group(group: NDArray[np.intp]) -> Array:
-            return sum(map(term, self._roots(group)), np.zeros(()))
-
-        found = sum(in_order(of_group, groups), np.zeros(())) / total_weight
+        size = max(1, _VALUES_AT_ONCE // (self.head_point.head.n_outputs * self.weights.size))
+        groups = [positions[first : first + size] for first in range(0, len(positions), size)]
+        found = sum(in_order(lambda group: term(self._roots(group)), groups), np.zeros(())) / total_weight
         return (found + np.swapaxes(found, -1, -2)) / 2
 
-    def _roots(self, positions: NDArray[np.intp]) -> Iterator[NDArray[Any]]:
-        """Yield `√a_n·R_nJ_n` of some images in batches, with `RᵀR` the Hessian of an image's loss in its outputs."""
-        images, head_weights = self.layer.net.images, self.layer.head_weights
-        link = self.head_point.head.link
-
-        def cotangents(features: NDArray[Any], batch: slice) -> Array:
-            outputs = (features @ head_weights[:-1] + head_weights[-1]).astype(np.float64, copy=False)
-            own = positions[batch]
-            roots = link.roots(link.evaluate(outputs.T, images.labels[own])[0])
-            if images.weights is not None:
-                roots = roots * np.sqrt(images.weights[own])[:, None, None]
-            return roots @ head_weights[:-1].T
-
-        return self.layer.net.network.jacobians(images.take(positions), self.filters, self.layer.layer, cotangents)
+    def _roots(self, positions: NDArray[np.intp]) -> NDArray[Any]:
+        """Return `√a_n·R_nJ_n` of some images, with `RᵀR` the Hessian of an image's loss in its outputs."""
+        key = int(positions[0])
+        if key in self._known_roots:
+            return self._known_roots[key]
+        net, link, images = self.layer.net, self.head_point.head.link, self.layer.net.images
+        known, head_weights = net.network.forward(images.take(positions), self.filters), self.layer.head_weights
+        head_weights = head_weights.astype(images.dtype)
+        outputs = (known.features @ head_weights).T.astype(np.float64)
+        roots = link.roots(link.evaluate(outputs, images.labels[positions])[0])
+        if images.weights is not None:
+            roots = roots * np.sqrt(images.weights[positions])[:, None, None]
+        by_features = roots.astype(images.dtype).reshape(-1, len(head_weights.T)) @ head_weights[:-1].T
+        by_features = by_features.reshape(*roots.shape[:2], -1)
+        found = net.network.jacobians(known, self.filters, self.layer.layer, by_features)
+        if found.nbytes * len(self.layer.positions) <= len(positions) * _KEPT_BYTES:
+            self._known_roots[key] = found
+        return found
 
 
 def by_filter(layer: ConvLayer) -> Callable[[LayerPoint], list[Curvature]]:
