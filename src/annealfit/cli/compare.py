@@ -84,7 +84,7 @@ def compare(
     usual = ("raw", "centred") if preset == options.Preset.annealfit else ("raw",)
     bases = options.parse_coordinates(coordinates, usual)
     prepared = options.prepare_images(dataset, filters, kernel, pool, standardize, size, download, seed)
-    classifier.problems(prepared.X_train, prepared.dataset.y_train)  # bad settings fail before any file is made
+    classifier.problems(prepared.X_train, prepared.y_train)  # bad settings fail before any file is made
     made, skipped = _make_samplers(samplers, seed, classifier.sampler)
     solving = {name: made[name] if "num_reads" in name else with_reads(made[name], reads) for name in made}
     if out is not None:  # a folder that cannot be used fails before the work

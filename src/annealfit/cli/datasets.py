@@ -41,8 +41,7 @@ def datasets(context: typer.Context, as_json: options.Json = False) -> None:
         for name, source in DATASETS.items()
     ]
     if as_json:
-        print_json(rows)
-        return
+        return print_json(rows)
     columns = [
         Column("name", lambda row: row["name"], "left"),
         Column("here", lambda row: yes_no(row["available"]), "left"),
@@ -73,7 +72,6 @@ def fetch_files(
 
         paths = [str(path) for path in fetch(name, offline=offline, force=force, progress=on_chunk)]
     if as_json:
-        print_json({"files": paths})
-        return
+        return print_json({"files": paths})
     for line in paths or [f"{name} comes with annealfit; there is nothing to fetch"]:
         say(line)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 import annealfit
 from annealfit._support.errors import InvalidInputError, choose
-from annealfit.data.datasets import DATASETS, Size, load_dataset
+from annealfit.data.datasets import DATASETS, load_dataset
 from annealfit.problems.coordinates import COORDINATES
 from annealfit.problems.export import FORMATS
 from annealfit.samplers.catalogue import SAMPLERS, resolve_sampler
@@ -107,20 +107,11 @@ def parse_subset(images: str | None, n_train: str | None, n_test: str | None) ->
     >>> parse_subset("all", None, "500"), parse_subset("500", None, None)
     ({'n_train': 'all', 'n_test': 500}, {'n_train': 500})
     """
-    both = _parse_size(images, "--images")
-    sizes = {
-        "n_train": _parse_size(n_train, "--n-train") or both,
-        "n_test": _parse_size(n_test, "--n-test") or ("all" if both == "all" else None),
-    }
-    return {name: size for name, size in sizes.items() if size is not None}
-
-
-def _parse_size(text: str | None, option_name: str) -> Size | None:
-    if text is None or text == "all":
-        return cast(Size | None, text)
-    if not text.isdecimal() or int(text) < 1:
-        raise InvalidInputError(f"{option_name} is {text!r}; give a whole number above 0, or all")
-    return int(text)
+    for name, text in (("--images", images), ("--n-train", n_train), ("--n-test", n_test)):
+        if text not in (None, "all") and not (text.isdecimal() and int(text) > 0):
+            raise InvalidInputError(f"{name} is {text!r}; give a whole number above 0, or all")
+    texts = {"n_train": n_train or images, "n_test": n_test or ("all" if images == "all" else None)}
+    return {name: "all" if text == "all" else int(text) for name, text in texts.items() if text is not None}
 
 
 def parse_coordinates(text: str | None, default: tuple[str, ...] = ("raw", "centred")) -> tuple[str, ...]:
@@ -159,7 +150,7 @@ def parse_settings(given: Sequence[str], estimator: Any) -> dict[str, Any]:
     return found
 
 
-def make_estimator(preset: Preset, *, train_filters: bool = False, settings: Sequence[str] = (), **options: Any) -> Any:
+def make_estimator(preset: Preset, train_filters: bool = False, settings: Sequence[str] = (), **options: Any) -> Any:
     """The estimator of a preset with the parameters of the options; None leaves a parameter as the preset has it."""
     given = {name: value for name, value in options.items() if value is not None}
     if train_filters and preset != Preset.annealfit:

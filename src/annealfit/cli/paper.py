@@ -114,22 +114,21 @@ def reproduce(
 
 def _print_paper_table(table: Table) -> None:
     """Print a table of the report: means over seeds, the paper's numbers in brackets."""
-    notes = ["in brackets: the paper's"] if any(column.compared for column in table.columns) else []
-    keys, shown = table.headings, dict(enumerate(table.columns))
+    once: dict[int, str] = {}  # columns of which the title says the only word
     for place, column in enumerate(table.columns):
-        words = {row[place].text for row in table.rows if column.name in ("preset", "images")} - {"–"}
-        if len(words) == 1:  # the title says it once, instead of a column
-            notes.insert(0, f"{column.name} {words.pop()}")
-            keys -= 1
-            del shown[place]
+        words = {row[place].text for row in table.rows} - {"–"}
+        if column.name in ("preset", "images") and len(words) == 1:
+            once[place] = f"{column.name} {words.pop()}"
+    notes = [*once.values(), *(["in brackets: the paper's"] if any(c.compared for c in table.columns) else [])]
 
     def write(place: int, row: Sequence[Cell]) -> str:
         ours, theirs = (text.partition(" ± ")[0] for text in (row[place].text, row[place].paper_text))
         return f"{ours} ({theirs})" if theirs else ours
 
-    columns = [Column(c.title, partial(write, place), "right" if c.numeric else "fold") for place, c in shown.items()]
+    shown = [(place, column) for place, column in enumerate(table.columns) if place not in once]
+    columns = [Column(c.title, partial(write, place), "right" if c.numeric else "fold") for place, c in shown]
     title = f"{table.title} ({'; '.join(notes)})" if notes else table.title
-    print_table(table.rows, columns, title=title, keys=keys)
+    print_table(table.rows, columns, title=title, keys=table.headings - len(once))
     for note in table.notes if table.name == "evidence" else ():
         say(note, wrap=True)
     say()
@@ -155,7 +154,6 @@ def report(
     with warnings_as_notes():  # records that are not whole
         paths = [str(path) for path in write_report(folder, out, assets_dir=tables)]
     if as_json:
-        print_json({"files": paths})
-        return
+        return print_json({"files": paths})
     for path in paths:
         say(path)

@@ -63,7 +63,7 @@ def export(
     prepared = options.prepare_images(dataset, filters, kernel, pool, standardize, size, download, seed)
     names = prepared.dataset.class_names
     classifier = options.make_estimator(preset, bits=bits, random_state=seed)
-    problems = classifier.problems(prepared.X_train, prepared.dataset.y_train)
+    problems = classifier.problems(prepared.X_train, prepared.y_train)
     if not 0 <= class_index < len(names):
         raise InvalidInputError(f"--class is {class_index}; {dataset} has the classes 0 to {len(names) - 1}")
     problem = problems[min(class_index, len(problems) - 1)]  # two classes share one

@@ -36,47 +36,13 @@ if TYPE_CHECKING:
     from annealfit.studies import Prepared, TrainingRun
     from annealfit.training import Iteration
 
-    # Rows and labels, how features are made (for the configuration), and what trains on them.
-    _Training = tuple[tuple[Any, Any], dict[str, Any] | None, Callable[..., TrainingRun]]
-
 OWN_IMAGES_SECONDS = 60.0
 _SIZES_READ = 10  # images, to find their usual size
 _SHARE_OF_MEMORY = 0.25  # images or features beyond this share of the free memory are kept on disk
 _CHUNKS_PER_WORKER = 8  # more than one, so that faster workers of a cluster get more chunks
 
-TrainFilters = Annotated[
-    bool | None,
-    Option(
-        "--train-filters/--frozen-filters",
-        help="Train the filters too, by QUBOs; beside it, frozen filters and Adam.",
-        show_default="frozen",
-    ),
-]
-Tol = Annotated[float | None, Option(help="Stop when the loss is certified to be so close to its minimum, relatively.")]
-Settings = Annotated[
-    list[str] | None,
-    Option("--set", metavar="NAME=VALUE", help="A parameter of AnnealedClassifier, as curvature=bound; repeatable."),
-]
-Labels = Annotated[
-    str | None, Option(metavar="COLUMN|FILE", help="Labels of a table: its column, or a .npy file with one per row.")
-]
-Images = Annotated[
-    str | None,
-    Option(metavar="N|all", help="Images to train on; all takes all of both parts.", show_default="the paper's"),
-]
-TrainSize = Annotated[
-    str | None, Option(metavar="N|all", help="Images or rows to train on. Default: the paper's or all.")
-]
-TestSize = Annotated[
-    str | None, Option(metavar="N|all", help="Images or rows to test on. Default: the paper's, or a quarter.")
-]
 SkipUnreadable = Annotated[
     bool, Option("--skip-unreadable", help="Leave out files that are no readable images, and name them.")
-]
-OnDisk = Annotated[bool, Option("--on-disk", help="Keep features in a temporary file; automatic if they are large.")]
-Scheduler = Annotated[str | None, Option(metavar="ADDRESS", help="Train on a Dask cluster, as tcp://10.0.0.1:8786.")]
-Baselines = Annotated[
-    bool | None, Option(help="SGD and logistic regression beside it. Default: if they fit in memory.")
 ]
 
 
@@ -92,26 +58,56 @@ def train(
         str | None, Option(help="Kernel size of the filters, or one per layer.", show_default="3")
     ] = None,
     pool: Annotated[str | None, Option(help="Max-pooling size, or one per layer.", show_default="2")] = None,
-    train_filters: TrainFilters = None,
+    train_filters: Annotated[
+        bool | None,
+        Option(
+            "--train-filters/--frozen-filters",
+            help="Train the filters too, by QUBOs; beside it, frozen filters and Adam.",
+            show_default="frozen",
+        ),
+    ] = None,
     regularization: Annotated[float | None, Option(help="λ of the weights' penalty. Default: 0.001.")] = None,
-    tol: Tol = None,
+    tol: Annotated[
+        float | None, Option(help="Stop when the loss is certified to be so close to its minimum, relatively.")
+    ] = None,
     time_limit: Annotated[float | None, Option(help="Stop after so many seconds of training.")] = None,
-    settings: Settings = None,
+    settings: Annotated[
+        list[str] | None,
+        Option(
+            "--set", metavar="NAME=VALUE", help="A parameter of AnnealedClassifier, as curvature=bound; repeatable."
+        ),
+    ] = None,
     standardize: options.Standardize = "none",
     sampler: options.SamplerOption = None,
     blocks: options.Blocks = None,
-    labels: Labels = None,
+    labels: Annotated[
+        str | None,
+        Option(metavar="COLUMN|FILE", help="Labels of a table: its column, or a .npy file with one per row."),
+    ] = None,
     size: Annotated[int | None, Option(help="Side of the images after resizing.", show_default="8")] = None,
     color: Annotated[
         bool | None, Option("--color/--grey", help="Keep colours, or make images grey.", show_default="grey")
     ] = None,
     resize: Annotated[str, Option(help=f"How images are resized: {', '.join(RESIZE_METHODS)}.")] = "area",
-    images: Images = None,
-    n_train: TrainSize = None,
-    n_test: TestSize = None,
-    on_disk: OnDisk = False,
-    scheduler: Scheduler = None,
-    baselines: Baselines = None,
+    images: Annotated[
+        str | None,
+        Option(metavar="N|all", help="Images to train on; all takes all of both parts.", show_default="the paper's"),
+    ] = None,
+    n_train: Annotated[
+        str | None, Option(metavar="N|all", help="Images or rows to train on. Default: the paper's or all.")
+    ] = None,
+    n_test: Annotated[
+        str | None, Option(metavar="N|all", help="Images or rows to test on. Default: the paper's, or a quarter.")
+    ] = None,
+    on_disk: Annotated[
+        bool, Option("--on-disk", help="Keep features in a temporary file; automatic if they are large.")
+    ] = False,
+    scheduler: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Train on a Dask cluster, as tcp://10.0.0.1:8786.")
+    ] = None,
+    baselines: Annotated[
+        bool | None, Option(help="SGD and logistic regression beside it. Default: if they fit in memory.")
+    ] = None,
     download: options.Download = False,
     seed: options.Seed = 42,
     skip_unreadable: SkipUnreadable = False,
@@ -145,19 +141,30 @@ def train(
       annealfit train rows.parquet --labels kind --scheduler tcp://10.0.0.1:8786
       annealfit train digits --bits 2 --sampler mock-qpu:topology=Z12,faults=0.1
     """
+    from annealfit.data.rows import is_out_of_core
+    from annealfit.studies import Prepared, run_training
+
     folder = out or Path("runs") / f"{Path(dataset).stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    is_table = is_feature_table(Path(dataset))
-    _check_options(is_table, bool(train_filters), labels, out, resume)
-    choose("--history", history, records.HISTORY_FORMATS)
-    elsewhere = on_disk or scheduler is not None
+    is_table, elsewhere = is_feature_table(Path(dataset)), on_disk or scheduler is not None
+    if resume and out is None:
+        raise InvalidInputError("--resume needs --out, the folder of the run to continue")
+    if resume and not (folder / records.CHECKPOINT_FILE).exists():
+        raise InvalidInputError(
+            f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
+        )
+    if train_filters and is_table:
+        raise InvalidInputError("--train-filters needs images, not a table of features; leave it out")
     if train_filters and elsewhere:
         raise InvalidInputError("--train-filters needs images in memory: leave out --on-disk and --scheduler")
+    if labels is not None and not is_table:
+        raise InvalidInputError("--labels are for tables of features; images are labelled by their folders or files")
+    choose("--history", history, records.HISTORY_FORMATS)
     subset = options.parse_subset(images, n_train, n_test)
     load: Any = partial(load_dataset, dataset, seed=seed, resize=resize, download=download, **subset)
     load = partial(load, skip_unreadable=skip_unreadable)
     given = (filters, kernel, pool, tol, sampler, blocks, settings)
     is_open = given == (None,) * len(given) and standardize == "none" and preset == options.Preset.annealfit
-    choice = None
+    choice: dict[str, Any] = {}
     if is_open and train_filters is not False and not (is_table or elsewhere or dataset in DATASETS):
         size, choice = _choose_network(load, size, color, seed, time_limit or OWN_IMAGES_SECONDS, folder, resume)
         baselines, train_filters = bool(baselines or train_filters), True
@@ -169,11 +176,12 @@ def train(
         "kernel_size": options.parse_layers(kernel or "3", "--kernel"),
         "pool_size": options.parse_layers(pool or "2", "--pool"),
         "standardize": standardize,
-    } | (choice["layers"] if choice else {})
+        **choice.get("layers", {}),
+    }
     estimator = options.make_estimator(
         preset,
-        train_filters=train_filters,
-        settings=settings or (),
+        train_filters,
+        settings or (),
         bits=bits,
         max_iter=max_iter,
         regularization=regularization,
@@ -182,74 +190,58 @@ def train(
         random_state=seed,
     )
     chosen = options.make_sampler(sampler, blocks, estimator.sampler, seed)
-    estimator.set_params(sampler=chosen)
-    if choice:
-        estimator.set_params(shifts=choice["shifts"])
+    estimator.set_params(sampler=chosen, **({"shifts": choice["shifts"]} if choice else {}))
     load = warnings_as_notes()(partial(load, size=size, color=color))
-    if train_filters:
-        opened = _network_training(load, features, estimator, baselines is not False)
-    elif is_table:
-        prepare = partial(_prepare_table, Path(dataset), labels, standardize, seed, subset)
-        opened = _head_training(estimator, prepare, scheduler, baselines)
-    else:
-        extractor = annealfit.RandomConvFeatures(**features, random_state=seed)
-        prepare = partial(_prepare_images, load, extractor, on_disk)
-        opened = _head_training(estimator, prepare, scheduler, baselines)
     config: dict[str, Any] = {"dataset": dataset, "labels": labels, "color": color, "resize": resize, "seed": seed}
     config |= {"image_size": size, **subset, "preset": str(preset), "annealfit": annealfit.__version__}
-    if choice:
-        config["choice"] = choice
+    config |= {"choice": choice} if choice else {}
     again = shlex.join([*sys.argv[1:], *([] if out else ["--out", str(folder)]), *([] if resume else ["--resume"])])
-    with chosen, opened as training:  # in the end connections close and temporary files go
-        run = _run_in_folder(folder, estimator, training, config, again, history, resume=resume)
-    _print_run(run, folder, again, _notes(run, folder, plots=plots), as_json=as_json)
+    with chosen, tempfile.TemporaryDirectory(prefix="annealfit-") as scratch:  # connections close in the end
+        extractor = annealfit.RandomConvFeatures(**features, random_state=seed)
+        if train_filters:
+            data: Any = load()
+            extractor.fit(data.X_train[:2])  # layers that do not fit the images fail here
+            estimator.set_params(**features)
+        elif is_table:
+            choose("--standardize (of a table)", standardize, ("none", "features"))
+            sizes = {"n_train": None, "n_test": None, **subset}
+            table = load_table(Path(dataset), labels, Path(scratch), seed=seed, **sizes)
+            data = Prepared.of(table, annealfit.data.features.RowScaler() if standardize == "features" else None)
+        else:
+            data = _prepare_images(load, extractor, on_disk, Path(scratch))
+        made = {**features, "random_state": seed} if train_filters else data.features and data.features.get_params()
+        config |= {"features": describe(made), "classifier": describe(estimator.get_params(deep=False))}
+        beside = not is_out_of_core(data.X_train) if baselines is None else baselines
+        with (
+            _on_cluster(scheduler, data) as rows,
+            _in_run_folder(folder, estimator, rows, config, again, resume=resume) as on_iteration,
+        ):
+            run = run_training(data, estimator, [on_iteration], baselines=beside, rows=rows)
+            records.save_run(run, folder, config, history_format=history)
+    _print_run(run, folder, again, plots=plots, as_json=as_json)
 
 
-def _check_options(is_table: bool, train_filters: bool, labels: str | None, out: Path | None, resume: bool) -> None:
-    if resume and out is None:
-        raise InvalidInputError("--resume needs --out, the folder of the run to continue")
-    if resume and out is not None and not (out / records.CHECKPOINT_FILE).exists():
-        raise InvalidInputError(
-            f"--resume: there is no run to continue in {out}; check the name, or leave --resume out to start one"
-        )
-    if train_filters and is_table:
-        raise InvalidInputError("--train-filters needs images, not a table of features; leave it out")
-    if labels is not None and not is_table:
-        raise InvalidInputError("--labels are for tables of features; images are labelled by their folders or files")
-
-
-def _run_in_folder(
-    folder: Path, estimator: Any, training: _Training, config: dict[str, Any], again: str, history: str, *, resume: bool
-) -> TrainingRun:
-    """Train, and save the run; after Ctrl-C before or after the iterations say how to go on with `again`."""
-    rows, described, run_training = training
-    config |= {"features": described, "classifier": describe(estimator.get_params(deep=False))}
+@contextmanager
+def _in_run_folder(
+    folder: Path, estimator: Any, rows: tuple[Any, Any], config: dict[str, Any], again: str, *, resume: bool
+) -> Iterator[Callable[[Iteration], None]]:
+    """Open the folder of a training and show its progress; after Ctrl-C say how to go on with `again`."""
     # Bad settings, or a problem that does not fit the device, fail before a file is written or a call paid for.
     plan = estimator.preflight(*rows)
     if plan is not None:
-        of_layers = isinstance(estimator, annealfit.AnnealedConvNet)
-        warn(_describe_plan(plan, estimator.max_iter, of_layers=of_layers))
+        warn(_describe_plan(plan, estimator.max_iter, of_layers=isinstance(estimator, annealfit.AnnealedConvNet)))
     with records.opened_run_folder(folder, config, resume=resume):
         checkpoint = folder / records.CHECKPOINT_FILE
         estimator.set_params(checkpoint=annealfit.Checkpoint(checkpoint, resume=resume))
         try:
             with training_progress(estimator.max_iter, estimator.time_limit) as on_iteration:
-                run = run_training(callbacks=[on_iteration])
-            records.save_run(run, folder, config, history_format=history)
+                yield on_iteration
         except KeyboardInterrupt:
             if checkpoint.exists():
                 warn(f"Interrupted. What was learnt is in {folder}. Go on with:\nannealfit {again}")
             else:
                 warn("Interrupted before the first iteration: there is nothing to resume; start it again.")
             raise typer.Exit(130) from None
-    return run
-
-
-def _native_side(load: Callable[..., Dataset]) -> int:
-    """The median of the shorter sides of some images."""
-    images = load(size=None, color=True, lazy=True).X_train
-    places = range(0, len(images), max(1, len(images) // _SIZES_READ))
-    return int(np.median([min(images[place : place + 1].shape[1:3]) for place in places]))
 
 
 def _choose_network(
@@ -273,49 +265,22 @@ def _choose_network(
         return config["image_size"], config["choice"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # told when the images are loaded for the training
-        side = min(SIZE, _native_side(load)) if size is None else size
-        own = load(size=side, color=True)
-    warn(f"{len(own.y_train)} training images of {side}×{side} pixels (--size). Comparing networks:")
+        if size is None:  # the median of the shorter sides of some images, if it is no larger
+            native = load(color=True, size=None, lazy=True).X_train
+            places = range(0, len(native), max(1, len(native) // _SIZES_READ))
+            size = min(SIZE, int(np.median([min(native[place : place + 1].shape[1:3]) for place in places])))
+        own = load(size=size, color=True)
+    warn(f"{len(own.y_train)} training images of {size}×{size} pixels (--size). Comparing networks:")
     choice = choose_network(own.X_train, own.y_train, color=color, seed=seed, time_limit=seconds, tell=warn)
     warn(choice.describe())
-    return side, {**asdict(choice), "max_iter": MAX_ITER}
+    return size, {**asdict(choice), "max_iter": MAX_ITER}
 
 
 @contextmanager
-def _network_training(
-    load: Callable[..., Dataset], features: dict[str, Any], net: Any, baselines: bool
-) -> Iterator[_Training]:
-    """The training of a network with its filters."""
-    from annealfit.studies import run_training
-
-    images = load()
-    net.set_params(**features)
-    annealfit.RandomConvFeatures(**features).fit(images.X_train[:2])  # layers that do not fit the images fail here
-    described = {**features, "random_state": net.random_state}
-    yield (images.X_train, images.y_train), described, partial(run_training, images, net, baselines=baselines)
-
-
-@contextmanager
-def _head_training(
-    classifier: Any, prepare: Callable[[Path], Prepared], scheduler: str | None, baselines: bool | None
-) -> Iterator[_Training]:
-    """The training of a classifier on features, in memory, in temporary files, or on a cluster."""
-    from annealfit.data.rows import is_out_of_core
-    from annealfit.studies import run_training
-
-    with tempfile.TemporaryDirectory(prefix="annealfit-") as folder:
-        prepared = prepare(Path(folder))
-        described = None if prepared.features is None else describe(prepared.features.get_params())
-        beside = not is_out_of_core(prepared.X_train) if baselines is None else baselines
-        with _on_cluster(scheduler, prepared) as rows:
-            yield rows, described, partial(run_training, prepared, classifier, baselines=beside, rows=rows)
-
-
-@contextmanager
-def _on_cluster(address: str | None, prepared: Prepared) -> Iterator[tuple[Any, Any]]:
+def _on_cluster(address: str | None, data: Any) -> Iterator[tuple[Any, Any]]:
     """The training rows and labels, on the workers of a cluster if there is an address."""
     if address is None:
-        yield prepared.X_train, prepared.dataset.y_train
+        yield data.X_train, data.y_train
         return
     distributed = require("distributed", extra="dask", purpose="working on a Dask cluster")
     try:
@@ -324,25 +289,15 @@ def _on_cluster(address: str | None, prepared: Prepared) -> Iterator[tuple[Any, 
         raise InvalidInputError(f"--scheduler {address}: no Dask scheduler answers there ({error})") from error
     with client:
         workers = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-        size = math.ceil(len(prepared.dataset.y_train) / (workers * _CHUNKS_PER_WORKER))
+        chunks = math.ceil(len(data.y_train) / (workers * _CHUNKS_PER_WORKER)), data.X_train.shape[1]
+        from_array = require("dask.array", extra="dask", purpose="working on a Dask cluster").from_array
         # Arrays in memory are sent once; files are read by the workers.
-        arrays, table = require("dask.array", extra="dask", purpose="working on a Dask cluster"), prepared.X_train
-        features = arrays.from_array(table, chunks=(size, table.shape[1]), getitem=_read_rows)
-        yield annealfit.data.rows.DaskRows(features, prepared.dataset.y_train), None
+        features = from_array(data.X_train, chunks=chunks, getitem=_read_rows)
+        yield annealfit.data.rows.DaskRows(features, data.y_train), None
 
 
 def _read_rows(table: Any, index: tuple[slice, slice], **_: Any) -> Any:
     return np.asarray(table[index[0]])
-
-
-def _prepare_table(
-    path: Path, labels: str | None, standardize: str, seed: int, subset: dict[str, Any], folder: Path
-) -> Prepared:
-    choose("--standardize (of a table)", standardize, ("none", "features"))
-    rows = load_table(path, labels, folder, seed=seed, **{"n_train": None, "n_test": None, **subset})
-    if standardize == "none":
-        return annealfit.studies.Prepared(rows, None, rows.X_train, rows.X_test)
-    return annealfit.studies.Prepared.of(rows, annealfit.data.features.RowScaler())
 
 
 def _prepare_images(
@@ -391,31 +346,6 @@ def _describe_plan(plan: Preflight, max_iter: int, *, of_layers: bool) -> str:
     )
 
 
-def _notes(run: TrainingRun, folder: Path, *, plots: bool) -> list[str]:
-    """Draw the figures; return why there are none, what the device cost, and how a training cut short goes on."""
-    from annealfit.studies.report import drawing
-
-    classifier, notes = run.classifier, []
-    try:
-        if plots:
-            drawing.save_run_figures(run, folder)
-    except MissingDependencyError as error:
-        notes.append(f"No plots: {error}")
-    history = classifier.history_
-    if history and "access_seconds" in history[0]:
-        calls, seconds = (sum(row[name] for row in history) for name in ("calls", "access_seconds"))
-        answered = [row["chain_breaks"] for row in history if row["solved"]]
-        breaks = sum(answered) / max(len(answered), 1)
-        faults = sum(row["fault_count"] for row in history)
-        notes.append(
-            f"{calls} calls, {seconds:.3f} s of QPU access, {breaks:.1%} of chains broken, {faults} faults "
-            "(history, column faults)."
-        )
-    if classifier.stop_reason_ in ("budget", "sampler"):
-        notes.append("What was learnt is saved, and --resume goes on from there.")
-    return notes
-
-
 def _percent(part: str, metric: str) -> Callable[[Any], str]:
     return lambda record: f"{100 * getattr(record, part)[metric]:.1f}"
 
@@ -434,24 +364,35 @@ _METRICS = (
 )
 
 
-def _print_run(run: TrainingRun, folder: Path, again: str, notes: Sequence[str], *, as_json: bool) -> None:
-    """Print the table or its JSON, and the notes; beside a JSON document they go to standard error."""
-    classifier, dataset = run.classifier, run.dataset
+def _print_run(run: TrainingRun, folder: Path, again: str, *, plots: bool, as_json: bool) -> None:
+    """Print the table or its JSON, and draw; notes beside a JSON document go to standard error."""
+    from annealfit.studies.report import drawing
+
+    classifier, dataset, tell = run.classifier, run.dataset, warn if as_json else say
     if as_json:
         typer.echo((folder / "metrics.json").read_text(encoding="utf-8").rstrip())
     else:
         kind = "images" if len(dataset.X_test.shape) > 2 else "rows"
         title = f"{dataset.name}: {len(dataset.y_train)} training, {len(dataset.y_test)} test {kind}"
         print_table(run.records, _METRICS, title=title)
-    tell = warn if as_json else say
-    for note in notes:
-        tell(note)
+    try:
+        if plots:
+            drawing.save_run_figures(run, folder)
+    except MissingDependencyError as error:
+        tell(f"No plots: {error}")
+    history = classifier.history_
+    if history and "access_seconds" in history[0]:
+        calls, seconds, faults = (sum(row[n] for row in history) for n in ("calls", "access_seconds", "fault_count"))
+        answered = [row["chain_breaks"] for row in history if row["solved"]]
+        broken = sum(answered) / max(len(answered), 1)
+        faulty = f"{faults} faults (history, column faults)"
+        tell(f"{calls} calls, {seconds:.3f} s of QPU access, {broken:.1%} of chains broken, {faulty}.")
+    if classifier.stop_reason_ in ("budget", "sampler"):
+        tell("What was learnt is saved, and --resume goes on from there.")
     interrupted = classifier.stop_reason_ == "interrupted"
     if interrupted:
-        tell(
-            f"Interrupted after {classifier.n_iter_} of {classifier.max_iter} iterations. Go on with:\n"
-            f"annealfit {again}"
-        )
+        done = f"{classifier.n_iter_} of {classifier.max_iter}"
+        tell(f"Interrupted after {done} iterations. Go on with:\nannealfit {again}")
     tell(f"Run folder: {folder}")
     if interrupted:
         raise typer.Exit(130)  # the exit code of a program that Ctrl-C ended
@@ -486,78 +427,60 @@ def predict(
     """
     from annealfit.models.image_classifier import ImageClassifier
 
-    path = model / records.MODEL_FILE if model.is_dir() else model
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a sampler that was not stored does not matter here
-        loaded = annealfit.load_model(path)
-    with _piped(inputs) as files:
-        if isinstance(loaded, ImageClassifier):
-            _predict_images(loaded, files, top, invert, skip_unreadable, as_json)
-        elif invert:
-            raise InvalidInputError("--invert is for images; the model takes rows of features")
-        else:
-            _predict_rows(loaded, files, top, as_json)
-
-
-@contextmanager
-def _piped(inputs: Sequence[str]) -> Iterator[list[Path]]:
-    """The paths of the inputs; standard input is kept in a temporary file."""
+        loaded = annealfit.load_model(model / records.MODEL_FILE if model.is_dir() else model)
+    takes_images = isinstance(loaded, ImageClassifier)
+    if invert and not takes_images:
+        raise InvalidInputError("--invert is for images; the model takes rows of features")
     with tempfile.TemporaryDirectory(prefix="annealfit-") as folder:
         piped = Path(folder) / "-"
         if "-" in inputs:
             piped.write_bytes(sys.stdin.buffer.read())
-        yield [piped if name == "-" else Path(name) for name in inputs]
+        files = [piped if name == "-" else Path(name) for name in inputs]
+        if takes_images:
+            files, pixels = _read_images(loaded, files, skip=skip_unreadable)
+            names, probabilities = loaded.class_names, loaded.predict_proba(1 - pixels if invert else pixels)
+            places: list[dict[str, Any]] = [{"image": _shown(file)} for file in files]
+        else:
+            rows = [(_shown(file), read_rows(file, [*getattr(loaded, "feature_names_in_", ())])) for file in files]
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "X does not have valid feature names")  # columns were chosen by name
+                tables = [(file, loaded.predict_proba(table)) for file, table in rows]
+            names = [*map(str, loaded.classes_)]
+            probabilities = np.concatenate([own for _, own in tables])
+            places = [{"file": file, "row": row} for file, own in tables for row in range(len(own))]
+    answers = []
+    for place, row in zip(places, probabilities, strict=True):
+        best = np.argsort(-row, kind="stable")[:top].tolist()
+        answers.append({**place, "classes": {names[label]: float(row[label]) for label in best}})
+    if as_json:
+        print_json(answers)
+    elif takes_images:
+        print_table(answers, _ANSWER)
+    else:
+        firsts = [next(iter(answer["classes"].items())) for answer in answers]
+        typer.echo(records.csv_text([{"class": name, "probability": share} for name, share in firsts]), nl=False)
 
 
-def _predict_images(model: Any, inputs: Sequence[Path], top: int, invert: bool, skip: bool, as_json: bool) -> None:
-    files = [file for image in inputs for file in image_files(image)]
+_ANSWER = (
+    Column("image", lambda answer: answer["image"], "fold"),
+    Column("class", lambda answer: next(iter(answer["classes"])), "fold", style="bold"),
+    Column("probability", lambda answer: f"{next(iter(answer['classes'].values())):.1%}"),
+    Column("then", lambda answer: ", ".join(f"{n} {p:.1%}" for n, p in [*answer["classes"].items()][1:]), "fold"),
+)
+
+
+def _read_images(model: Any, inputs: Sequence[Path], *, skip: bool) -> tuple[list[Path], Any]:
+    """The image files among the inputs, and their pixels; those that cannot be read are named together."""
+    files = [file for path in inputs for file in image_files(path)]
     try:
-        pixels = np.stack([model.read_image(file) for file in files])
+        return files, np.stack([model.read_image(file) for file in files])
     except (FileFormatError, OSError):
         with warnings_as_notes():
             files = readable_images(files, skip=skip)
-        pixels = np.stack([model.read_image(file) for file in files])
-    probabilities = model.predict_proba(1 - pixels if invert else pixels)
-    answers = []
-    for file, row in zip(files, probabilities, strict=True):
-        image = "-" if file.name == "-" else str(file)
-        answers.append({"image": image, "classes": _best(model.class_names, row, top)})
-    if as_json:
-        print_json(answers)
-        return
-    columns = [
-        Column("image", lambda answer: answer["image"], "fold"),
-        Column("class", lambda answer: next(iter(answer["classes"])), "fold", style="bold"),
-        Column("probability", lambda answer: f"{next(iter(answer['classes'].values())):.1%}"),
-        Column(
-            "then",
-            lambda answer: ", ".join(f"{name} {share:.1%}" for name, share in [*answer["classes"].items()][1:]),
-            "fold",
-        ),
-    ]
-    print_table(answers, columns)
+        return files, np.stack([model.read_image(file) for file in files])
 
 
-def _predict_rows(model: Any, files: Sequence[Path], top: int, as_json: bool) -> None:
-    tables = [read_rows(file, [*getattr(model, "feature_names_in_", ())]) for file in files]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")  # its columns were chosen by name
-        probabilities = [model.predict_proba(table) for table in tables]
-    names = [*map(str, model.classes_)]
-    answers: list[dict[str, Any]] = [
-        {"file": "-" if file.name == "-" else str(file), "row": number, "classes": _best(names, row, top)}
-        for file, rows in zip(files, probabilities, strict=True)
-        for number, row in enumerate(rows)
-    ]
-    if as_json:
-        print_json(answers)
-        return
-    rows = [
-        dict(zip(("class", "probability"), next(iter(answer["classes"].items())), strict=True)) for answer in answers
-    ]
-    typer.echo(records.csv_text(rows), nl=False)
-
-
-def _best(names: Sequence[str], probabilities: Any, top: int) -> dict[str, float]:
-    order = np.argsort(-probabilities, kind="stable")[:top]
-    return {names[i]: float(probabilities[i]) for i in order}
+def _shown(file: Path) -> str:
+    return "-" if file.name == "-" else str(file)

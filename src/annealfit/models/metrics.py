@@ -1,20 +1,9 @@
-"""The paper's six metrics and per-class recall, all of them scikit-learn's functions."""
+"""The paper's six metrics, all of them scikit-learn's functions."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import (
-    accuracy_score,
-    cohen_kappa_score,
-    matthews_corrcoef,
-    precision_recall_fscore_support,
-    recall_score,
-)
-
-METRICS = ("accuracy", "precision", "recall", "f1", "kappa", "mcc")
+from numpy.typing import ArrayLike
+from sklearn.metrics import accuracy_score, cohen_kappa_score, matthews_corrcoef, precision_recall_fscore_support
 
 
 def classification_metrics(y_true: ArrayLike, y_pred: ArrayLike) -> dict[str, float]:
@@ -26,17 +15,11 @@ def classification_metrics(y_true: ArrayLike, y_pred: ArrayLike) -> dict[str, fl
     0.667
     """
     precision, recall, f1, _ = precision_recall_fscore_support(y_true, y_pred, average="macro", zero_division=0.0)
-    kappa = cohen_kappa_score(y_true, y_pred)
     return {
         "accuracy": float(accuracy_score(y_true, y_pred)),
         "precision": float(precision),
         "recall": float(recall),
         "f1": float(f1),
-        "kappa": float(kappa),
+        "kappa": float(cohen_kappa_score(y_true, y_pred)),
         "mcc": float(matthews_corrcoef(y_true, y_pred)),
     }
-
-
-def per_class_recall(y_true: ArrayLike, y_pred: ArrayLike, labels: Any) -> NDArray[np.float64]:
-    """The share of each class's members that were recognised, in the order of `labels`."""
-    return recall_score(y_true, y_pred, labels=labels, average=None, zero_division=0.0)

@@ -62,8 +62,10 @@ class Prepared:
     X_test: Any
 
     @classmethod
-    def of(cls, dataset: Dataset, features: RandomConvFeatures | RowScaler, *, fit: bool = True) -> Prepared:
+    def of(cls, dataset: Dataset, features: RandomConvFeatures | RowScaler | None, *, fit: bool = True) -> Prepared:
         """Compute the features of both parts, fitted on the training part unless they are."""
+        if features is None:
+            return cls(dataset, None, dataset.X_train, dataset.X_test)
         X_train = features.fit_transform(dataset.X_train) if fit else features.transform(dataset.X_train)
         return cls(dataset, features, X_train, features.transform(dataset.X_test))
 
@@ -78,13 +80,18 @@ class Prepared:
         return cls(dataset, features, *tables)
 
     @property
+    def y_train(self) -> NDArray[np.intp]:
+        """Labels of the training part."""
+        return self.dataset.y_train
+
+    @property
     def n_classes(self) -> int:
         """Classes of the data set, C."""
         return len(self.dataset.class_names)
 
     def head(self, regularization: float) -> LinearHead:
         """Return the objective of the training part."""
-        return LinearHead.of_arrays(self.X_train, self.dataset.y_train, self.n_classes, regularization)
+        return LinearHead.of_arrays(self.X_train, self.y_train, self.n_classes, regularization)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +131,7 @@ def fit_optimum(prepared: Prepared, regularization: float) -> Fitted:
     """Solve logistic regression; ended by "tolerance", its loss is certified to be the least there is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the certificate decides
-        result = solve_logistic(prepared.X_train, prepared.dataset.y_train, regularization)
+        result = solve_logistic(prepared.X_train, prepared.y_train, regularization)
     point = prepared.head(regularization).at(result.weights)
     certified = point.exact_loss - point.lower_bound() <= OPTIMUM_TOL * point.exact_loss
     reason = "tolerance" if certified else "stalled"
@@ -250,7 +257,7 @@ def run_training(
     dataset = data if isinstance(data, Dataset) else data.dataset
     estimator.set_params(callbacks=[*(estimator.callbacks or ()), *callbacks])
     try:
-        estimator.fit(*(rows or (data.X_train, dataset.y_train)))
+        estimator.fit(*(rows or (data.X_train, data.y_train)))
     except KeyboardInterrupt:
         if not getattr(estimator, "history_", None):
             raise

@@ -129,16 +129,16 @@ def rows(records: Sequence[Record]) -> list[Row]:
     """A row for each data set and pair of models: accuracy, κ and seconds of both, and what was solved."""
     found = tables.groups(records, "family")
     columns = {"accuracy_percent": "test_accuracy_percent", "kappa": "kappa", "seconds": "seconds"}
-    by_subject = tables.side_by_side(found, {ANNEALED: "", COUNTERPART: "classical_"}, columns)
+    pairs = tables.side_by_side(found, {ANNEALED: "", COUNTERPART: "classical_"}, columns)
     for group in found:
         if group.spec.method == ANNEALED:
             variables = int(max(group.values("variables")))
-            by_subject[group.subject] |= {
+            pairs[group.data, group.spec.model] |= {
                 "solves": tables.count_cell(round(group.mean("solves"))),
                 "variables": tables.count_cell(variables),
                 "fits": Cell("yes" if variables <= max(tables.LARGEST_CLIQUES.values()) else "no"),
             }
-    return [*by_subject.values()]
+    return [*pairs.values()]
 
 
 def draw(records: Sequence[Record]) -> Any:

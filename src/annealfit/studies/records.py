@@ -137,7 +137,7 @@ class RunSpec:
         """Return the spec that `to_json` described; fields of a file are checked."""
         found = Field.of(document)
         for name, entry in found.entries().items():
-            match cls.__annotations__.get(name, "").split(" ")[0]:
+            match cls.__annotations__.get(name, "").removesuffix(" | None"):
                 case "str":
                     entry.text()
                 case "float":

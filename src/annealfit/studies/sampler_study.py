@@ -169,7 +169,7 @@ def compare_samplers(
     check_number("truth_seconds", truth_seconds, above=0)
     chosen = product(coordinates or (as_method(classifier.method).coordinates,), bits or (classifier.bits,))
     variants = [_copy(classifier, method__coordinates=basis, bits=number) for basis, number in chosen]
-    X, y = prepared.X_train, prepared.dataset.y_train
+    X, y = prepared.X_train, prepared.y_train
     training: list[list[TrainingRow]] = [[] for _ in variants]
     notes = dict[str, None]()  # each note once, in order
     with blas_threads(0):
@@ -310,7 +310,7 @@ def _train(name: str, classifier: AnnealedClassifier, prepared: Prepared, report
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the loss beside the optimum says how far it came
-            classifier.set_params(callbacks=[progress]).fit(prepared.X_train, prepared.dataset.y_train)
+            classifier.set_params(callbacks=[progress]).fit(prepared.X_train, prepared.y_train)
         record = measure(prepared, name, Fitted.of(classifier))
     except SamplerError as error:
         record = Record(name, error=str(error))

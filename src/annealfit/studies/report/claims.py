@@ -19,7 +19,9 @@ _Answers = dict[str, tuple[str, str]]  # by the claim's key: one of these words,
 
 def claim_rows(records: Sequence[Record]) -> list[Row]:
     """What the paper says in words, and whether it holds here under each preset."""
-    answers = {name: _check_claims(records, *reading) for name, reading in tables.readings_of(records).items()}
+    there = {(record.run.images, record.run.preset) for record in records}
+    readings = {name: reading for name, reading in tables.READINGS.items() if reading in there}
+    answers = {name: _check_claims(records, *reading) for name, reading in readings.items()}
     rows: list[Row] = []
     for key, claim, papers in tables.layouts()["claims"]["rows"] if answers else ():
         rows.append(row := {"claim": Cell(claim), "paper": Cell(papers)})
@@ -68,9 +70,7 @@ def _check_claims(records: Sequence[Record], images: str, preset: str) -> _Answe
         name = min(gains, key=lambda name: gains[name])
         whether("ten_bits", gains[name] >= -10, f"at worst {signed(gains[name])} points, {dataset_title(name)}")
     chances = {
-        name: tables.paired_p(tables.paired_gains(most[name], baselines[name]))
-        for name in tables.PAPER_SIGNIFICANT
-        if name in most
+        name: tables.compare_pairs(most[name], baselines[name])[1] for name in tables.PAPER_SIGNIFICANT if name in most
     }
     if len(chances) == len(tables.PAPER_SIGNIFICANT) and not any(map(math.isnan, chances.values())):
         evidence = ", ".join(f"{dataset_title(name)} p {tables.p_text(p)}" for name, p in chances.items())

@@ -42,7 +42,7 @@ DATASET_TITLES = {
     "kmnist": "KMNIST",
 }
 _STATED, _OTHER_IMAGES = "-stated", ", stated images"
-_READINGS = {preset + _OTHER_IMAGES * (kind == "stated"): (kind, preset) for kind in IMAGES for preset in RUN_PRESETS}
+READINGS = {preset + _OTHER_IMAGES * (kind == "stated"): (kind, preset) for kind in IMAGES for preset in RUN_PRESETS}
 SCORES = ("kappa", "mcc")  # from −1 to 1; the other metrics are shares
 # What the paper says in words: seeds of five on which 20 bits beat the classical baseline, the data sets on which that
 # is significant, and the share of updates that raise the loss.
@@ -141,11 +141,6 @@ class Group:
         return self.spec.dataset + _STATED * (self.spec.images == "stated")
 
     @property
-    def subject(self) -> tuple[str, str | None]:
-        """What methods beside each other are compared on: the data, and of other models which."""
-        return self.data, self.spec.model
-
-    @property
     def departure(self) -> str:
         """What sets the runs apart from the settings of the table they belong to; empty if nothing does."""
         spec = self.spec
@@ -241,12 +236,6 @@ def dataset_title(data: str) -> str:
     """A data set's name for readers, from its name or from `Group.data`."""
     name = data.removesuffix(_STATED)
     return DATASET_TITLES.get(name, name) + _OTHER_IMAGES * (name != data)
-
-
-def readings_of(records: Sequence[Record]) -> dict[str, tuple[str, str]]:
-    """The kinds of images and presets that were run together, by what they are called."""
-    seen = {(record.run.images, record.run.preset) for record in records}
-    return {title: reading for title, reading in _READINGS.items() if reading in seen}
 
 
 def presets_of(records: Iterable[Record]) -> list[str]:
@@ -362,10 +351,12 @@ def _predictions_row(group: Group) -> Row:
 def _wins_row(group: Group, baselines: Mapping[str, Group]) -> Row | None:
     """On how many seeds QUBO training tests better than the classical baseline, and how sure that is."""
     dataset, baseline = group.spec.dataset, baselines.get(group.data)
-    gains = paired_gains(group, baseline) if group.has_most_bits and baseline is not None else []
+    if baseline is None or not group.has_most_bits:
+        return None
+    gains, p = compare_pairs(group, baseline)
     if not gains:
         return None
-    wins, p = sum(gain > 0 for gain in gains), paired_p(gains)
+    wins = sum(gain > 0 for gain in gains)
     won, is_significant = Cell(f"{wins} of {len(gains)}", wins), False
     if group.spec.bits in BITS and dataset in PAPER_WINS:
         papers, is_significant = PAPER_WINS[dataset], dataset in PAPER_SIGNIFICANT
@@ -378,19 +369,18 @@ def _wins_row(group: Group, baselines: Mapping[str, Group]) -> Row | None:
     }
 
 
-def paired_gains(group: Group, baseline: Group) -> list[float]:
-    """Differences of the test accuracies on the seeds that both have."""
-    theirs = {record.run.seed: record.test["accuracy"] for record in baseline.records}
-    return [r.test["accuracy"] - theirs[r.run.seed] for r in group.records if r.run.seed in theirs]
+def compare_pairs(group: Group, baseline: Group) -> tuple[list[float], float]:
+    """Gains in test accuracy on the seeds that both have, and the p of the one-sided t-test that they are above 0.
 
-
-def paired_p(gains: Sequence[float]) -> float:
-    """The p of the one-sided t-test that paired gains are above 0; NaN where the test is not defined."""
+    It is NaN where the test is not defined: it divides by the spread of the gains.
+    """
     from scipy.stats import ttest_1samp
 
-    if len(gains) < 2 or np.ptp(gains) < 1e-9:  # the test divides by the spread of the gains; rounding is none
-        return math.nan
-    return float(ttest_1samp(gains, 0.0, alternative="greater").pvalue)
+    theirs = {record.run.seed: record.test["accuracy"] for record in baseline.records}
+    gains = [r.test["accuracy"] - theirs[r.run.seed] for r in group.records if r.run.seed in theirs]
+    if len(gains) < 2 or np.ptp(gains) < 1e-9:  # rounding is no spread
+        return gains, math.nan
+    return gains, float(ttest_1samp(gains, 0.0, alternative="greater").pvalue)
 
 
 def p_text(p: float) -> str:
@@ -410,11 +400,6 @@ def _raising_row(group: Group) -> Row | None:
         papers = f"{low:.0f} to {high:.0f}"
         cell = Cell(cell.text, mean, cell.spread, papers, papers, off, signed(off), verdict)
     return {"raising_percent": cell}
-
-
-def papers_recalls(dataset: str) -> list[float]:
-    """The recalls of the paper's baseline by class, in percent."""
-    return [paper_numbers()[dataset, CLASSICAL, f"class_{label}_percent"][0] for label in range(10)]
 
 
 def recall_pairs(group: Group) -> list[tuple[float, float]]:
@@ -508,14 +493,13 @@ def _size_rows(*, compared: bool) -> Iterator[Row]:
 def side_by_side(
     found: Sequence[Group], prefixes: Mapping[str, str], columns: Mapping[str, str]
 ) -> dict[tuple[str, str | None], Row]:
-    """A row for each subject, with these columns of each method behind its prefix."""
+    """A row for each data set and model, with these columns of each method behind its prefix."""
     rows: dict[tuple[str, str | None], Row] = {}
     for group in found:
         names = group.names()
-        row = rows.setdefault(group.subject, names)
+        row = rows.setdefault((group.data, group.spec.model), names)
         row["runs"] = min(row["runs"], names["runs"], key=lambda cell: float(cell.text))
-        prefix = prefixes[group.spec.method]
-        row |= {prefix + name: group.cell(column) for name, column in columns.items()}
+        row |= {prefixes[group.spec.method] + name: group.cell(column) for name, column in columns.items()}
     return rows
 
 
@@ -552,7 +536,7 @@ def _coverage(tables: Sequence[str], records: Sequence[Record], asked: Collectio
     found = {record.run: record.error is None for record in records}
     own = {spec for spec in {*asked, *found} if main_table(spec) in tables}
     notes = []
-    for title, (images, preset) in _READINGS.items():
+    for title, (images, preset) in READINGS.items():
         planned = {spec for spec in own if spec.images == images and spec.preset in (None, preset)}
         lost, broken = len(planned - {*found}), sum(not found.get(spec, True) for spec in planned)
         if lost or broken:
