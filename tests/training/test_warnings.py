@@ -4,7 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_iris, load_wine
+from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
@@ -52,6 +53,20 @@ def test_a_feature_whose_unit_the_penalty_hides_is_named(factor):
     assert (
         "3 of 4 features near 0, the first is 0" if factor > 1 else "1 of 4 features near 0, the first is 2"
     ) in said
+
+
+def test_columns_of_very_different_spread_warn():
+    """On wine as it is, a column of about 1,000 beside others of about 1 costs four points of accuracy."""
+    with pytest.warns(UserWarning, match=r"keeps the weights of \d+ of 13 features near 0"):
+        AnnealedClassifier(random_state=0).fit(*load_wine(return_X_y=True))
+
+
+def test_probabilities_that_are_all_0_or_1_end_no_training():
+    """There the curvature is 0, and so is its measure."""
+    rows, kinds = load_wine(return_X_y=True)
+    rows, _, kinds, _ = train_test_split(rows, kinds, test_size=0.4, random_state=0, stratify=kinds)
+    with pytest.warns(UserWarning, match="standardise"):
+        AnnealedClassifier(random_state=0).fit(rows * 1e8, kinds)
 
 
 def test_rare_and_constant_features_do_not_warn():

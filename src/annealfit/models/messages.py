@@ -33,7 +33,7 @@ _SECONDS_BETWEEN_LINES = 1.0
 # Of features, whose units are told where these are passed:
 _ROUNDING = 1e-12  # of the mean square: a smaller variance is that of a constant
 _DENSE = 0.05  # the least (mean magnitude)² / (mean square) of a feature that is not 0 in most rows
-_NARROW, _OUTWEIGHED = 1e-8, 0.1  # of all variances together, and of λ: a feature's variance below both is lost
+_NARROW, _OUTWEIGHED = 1e-3, 25.0  # of the largest variance, and of λ: a variance below both is hardly used
 _SMALL, _NARROW_UNIT = 100.0, 0.04  # variances together, in units of λ, of features whose own are below the latter
 _WITHOUT_EFFECT = 1e-9  # of the largest variance: λ
 
@@ -102,7 +102,7 @@ def _note_of_units(head: LinearHead) -> str | None:
     if not np.isfinite(squares).all() or not dense.any():
         return None
     total = float(variances[varying].sum())
-    narrow = dense & (variances < np.minimum(_NARROW * total, _OUTWEIGHED * penalty))
+    narrow = dense & (variances < np.minimum(_NARROW * variances[dense].max(), _OUTWEIGHED * penalty))
     if total < penalty or (total < _SMALL * penalty and variances[dense].mean() < _NARROW_UNIT):
         effect = "outweighs them"
     elif narrow.any():

@@ -205,7 +205,8 @@ class Trainer:
             return None
         measured = float(self._measure(point))
         if anchor is None or not (
-            measured == anchor.measure or 1 / REFRESH_FACTOR < measured / anchor.measure < REFRESH_FACTOR
+            measured == anchor.measure
+            or anchor.measure / REFRESH_FACTOR < measured < anchor.measure * REFRESH_FACTOR  # either may be 0
         ):
             anchor = Anchor(point.weights, measured)
         if self._source is not anchor:
