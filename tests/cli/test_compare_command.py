@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from annealfit._support.errors import InvalidInputError, MissingDependencyError, SamplerError
 from annealfit.cli import app, compare
-from annealfit.problems.export import read_npz
+from annealfit.problems.encoding import Encoding
+from annealfit.problems.problem import QuadraticProblem
 from annealfit.samplers import Sampler, SimulatedAnnealer
 from annealfit.samplers.catalogue import SAMPLERS
 
@@ -96,7 +97,9 @@ def test_the_problems_are_files_with_the_same_energies(finished):
     assert (folder / "success.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "comparison.csv").read_text().startswith("sampler,problems,coordinates,bits,")
     for name in [f"{part}-{basis}-1-bits-class-{number}" for part, basis in VARIANTS for number in range(10)]:
-        problem = read_npz(folder / "problems" / f"{name}.npz")
+        with np.load(folder / "problems" / f"{name}.npz") as stored:
+            encoding = Encoding(stored["bits"].item(), stored["range"].item())
+            problem = QuadraticProblem(stored["curvature"], stored["gradient"], encoding)
         with (folder / "problems" / f"{name}.bqm").open("rb") as file:
             model = dimod.BinaryQuadraticModel.from_file(file)
         bits = generator.integers(0, 2, size=(4, problem.n_variables))

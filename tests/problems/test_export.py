@@ -7,7 +7,7 @@ from dimod.serialization import coo
 from hypothesis import given
 from random_problems import problems, random_problem
 
-from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.errors import InvalidInputError
 from annealfit.problems import export
 from annealfit.problems.encoding import Encoding
 from annealfit.problems.problem import QuadraticProblem
@@ -50,35 +50,17 @@ def test_text_files_lose_no_coefficient(tmp_path, bits):
 
 def test_the_offset_stands_in_the_header(tmp_path):
     problem = random_problem(1, 2, 2)
-    header = export.write(problem, tmp_path / "p.coo", format="coo").read_text().splitlines()[1]
+    header = export.write(problem, tmp_path / "p.coo", format="coo").read_text().splitlines()[2]
     assert float(header.removeprefix("# offset=")) == problem.to_qubo()[1]
 
 
-def test_npz_round_trip_is_bit_for_bit(tmp_path):
+def test_an_npz_file_has_the_factored_problem_bit_for_bit(tmp_path):
     problem = random_problem(2, 5, 7)
-    path = export.write(problem, tmp_path / "p.npz", format="npz")
-    again = export.read_npz(path)
-    np.testing.assert_array_equal(again.curvature, problem.curvature)
-    np.testing.assert_array_equal(again.gradient, problem.gradient)
-    assert again.encoding == problem.encoding
-    with np.load(path) as archive:
+    with np.load(export.write(problem, tmp_path / "p.npz", format="npz")) as archive:
+        np.testing.assert_array_equal(archive["curvature"], problem.curvature)
+        np.testing.assert_array_equal(archive["gradient"], problem.gradient)
+        assert Encoding(archive["bits"].item(), archive["range"].item()) == problem.encoding
         np.testing.assert_array_equal(archive["qubo"], problem.to_qubo()[0])
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no zip", b"plain text"])
-def test_foreign_npz_is_refused(tmp_path, content):
-    path = tmp_path / "p.npz"
-    path.write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"p\.npz is not a whole npz file"):
-        export.read_npz(path)
-
-
-def test_an_npz_with_pickled_objects_is_refused(tmp_path):
-    path = tmp_path / "p.npz"
-    with path.open("wb") as file:
-        np.savez(file, bits=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(FileFormatError, match="holds Python objects"):
-        export.read_npz(path)
 
 
 def test_unknown_format(tmp_path):

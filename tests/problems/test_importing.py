@@ -171,7 +171,7 @@ def test_bqpjson_over_spins_with_a_scale_and_ids_of_a_chip(tmp_path):
     np.testing.assert_allclose(energies_of(exported.read(tmp_path / "p.json"), bits), expected, rtol=1e-15)
 
 
-@pytest.mark.parametrize("word", ["bqpjson", "qs"])
+@pytest.mark.parametrize("word", sorted(set(export.FORMATS) - {"bqm", "npz"}))
 def test_a_changed_number_is_noticed(tmp_path, word):
     path = export.write(random_problem(1, 3, 2), tmp_path / "problem", format=word)
     text = path.read_text()
@@ -186,9 +186,13 @@ def test_a_changed_number_is_noticed(tmp_path, word):
 def test_no_part_of_a_text_of_ours_is_taken_for_another_programs(tmp_path, word):
     """Whatever lines are lost at the beginning and at the end together: the rest is refused."""
     path = export.write(random_problem(1, 3, 2), tmp_path / "problem", format=word)
-    lines = path.read_bytes().splitlines(keepends=True)
+    *lines, end = path.read_bytes().splitlines(keepends=True)
+    whole = exported.digest(exported.read(path))
+    path.write_bytes(b"".join(lines))
+    assert exported.digest(exported.read(path)) == whole  # only the last comment is lost
+    lines.append(end)
     for first in range(len(lines)):
-        for last in range(first + 1, len(lines) + (first > 0)):
+        for last in range(first + 1, len(lines) + (first > 0) - (first == 0)):
             path.write_bytes(b"".join(lines[first:last]))
             with pytest.raises(FileFormatError):
                 exported.read(path)
@@ -208,6 +212,52 @@ def test_dimods_own_texts_are_read_where_they_say_what_they_are_about(tmp_path, 
     (tmp_path / "file").write_text(coo.dumps(bqm))
     with pytest.raises(FileFormatError, match="# vartype=BINARY"):
         exported.read(tmp_path / "file")
+
+
+@pytest.mark.parametrize("word", ["bqm", "npz"])
+def test_a_changed_number_of_a_binary_file_is_noticed(tmp_path, word):
+    problem = random_problem(1, 3, 2)
+    path = export.write(problem, tmp_path / "problem", format=word)
+    if word == "npz":
+        with np.load(path) as archive:
+            arrays = dict(archive)
+        arrays["qubo"][0, 0] += 1e-9
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+    else:
+        content = path.read_bytes()
+        bias = np.float64(problem.to_qubo()[0][0, 0]).tobytes()
+        assert content.count(bias) == 1
+        path.write_bytes(content.replace(bias, np.float64(1.25).tobytes()))
+    with pytest.raises(FileFormatError, match="digest"):
+        exported.read(path)
+
+
+def test_bqm_files_of_other_programs_with_labels_and_spins(tmp_path):
+    bqm = dimod.BinaryQuadraticModel({7: 1.5, 3: -2.0, 5: 0.5}, {(7, 5): 0.25, (3, 7): -1.0}, 0.75, "SPIN")
+    (tmp_path / "file").write_bytes(bqm.to_file().read())
+    bits = np.array([[b >> k & 1 for k in range(3)] for b in range(8)])
+    np.testing.assert_allclose(
+        energies_of(exported.read(tmp_path / "file"), bits), bqm.energies((2 * bits - 1, [3, 5, 7]))
+    )
+
+
+def test_a_bqm_file_that_couples_variables_that_are_not_there_is_refused(tmp_path):
+    content = bytearray(dimod.BinaryQuadraticModel({}, {(0, 1): 0.25}, 0.0, "BINARY").to_file().read())
+    place = bytes(content).rindex(np.int32(1).tobytes() + np.float64(0.25).tobytes())
+    for other in (5, -1):
+        content[place : place + 4] = np.int32(other).tobytes()
+        (tmp_path / "file").write_bytes(content)
+        with pytest.raises(FileFormatError, match="couples variables that it does not have"):
+            exported.read(tmp_path / "file")
+
+
+def test_texts_of_0_2_0_are_read(tmp_path):
+    digest = "0" * 64  # of the lines; it is no longer looked at
+    lines = ["# annealfit vartype=BINARY", "# offset=0.5", f"# annealfit sha256={digest}", "0 0 1.5", "0 1 0.5"]
+    (tmp_path / "file").write_text("\n".join([*lines, "# annealfit sha256=above", ""]))
+    quadratic, offset = exported.read(tmp_path / "file")
+    assert (quadratic.tolist(), offset) == ([[1.5, 0.25], [0.25, 0.0]], 0.5)
 
 
 def test_texts_of_0_1_0_are_read(tmp_path):

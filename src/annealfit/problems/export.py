@@ -6,11 +6,10 @@ many decimals as its binary value needs (dimod's own writer keeps six, which tur
 The text formats of other programs have no place for the constant of the energy, the offset. It is in a comment that
 `importing.read` reads and other readers ignore: the energies that they report are lower by it (`offset_note`).
 
-Every file carries a digest where other readers ignore it: in comments at the beginning and the end of a text (of qs
-and sparse above the numbers alone), in the header of a bqm file, in the metadata of a bqpjson file, in an array of an
-npz file. A file without a digest is another program's. So that a text of ours that lost both comments is not taken for
-one, the line that every reader needs names annealfit (`# annealfit vartype=BINARY`) or states the number of lines
-(`p qubo`, and the `n m` of qs).
+Every file carries the digest of its coefficients where other readers ignore it: in a comment, in the metadata of a
+bqpjson file, behind the coefficients of a bqm file, in an array of an npz file. A file without a digest is another
+program's. So that a part of a text of ours is not taken for one, it names annealfit at both ends, and the line that
+every reader needs comes first, names annealfit too (`# annealfit vartype=BINARY`) or states the number of lines.
 """
 
 from __future__ import annotations
@@ -18,18 +17,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError, choose, require
-from annealfit._support.files import digest_of_arrays, read_arrays, replacing
-from annealfit._support.schema import Field, settings_of
-from annealfit.problems.encoding import Encoding
+from annealfit._support.errors import InvalidInputError, choose, require
+from annealfit._support.files import replacing
 from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
 
 if TYPE_CHECKING:
@@ -37,13 +34,10 @@ if TYPE_CHECKING:
 
 MAX_DENSE_VARIABLES = 16_384  # 2 GiB of coefficients: larger dense exports are refused
 WITHOUT_OFFSET = frozenset({"coo", "ising", "qs", "qubo", "sparse"})  # formats whose usual readers leave the offset out
-OURS = "annealfit"
-OFFSET_MARK = "offset="
-QS_OFFSET_MARK = "ObjectiveOffset "
-SEAL = f"{OURS} sha256="  # of all lines without this mark
-ARRAYS_DIGEST = "sha256"
-BQM_MAGIC = b"DIMODBQM"
-BQM_DIGEST = BQPJSON_DIGEST = "annealfit_sha256"
+OFFSET_MARK, QS_OFFSET_MARK = "offset=", "ObjectiveOffset "
+DIGEST_MARK = "digest="
+DIGEST_KEY = "annealfit_digest"  # of JSON
+END = "annealfit: the end"
 
 
 def to_qubo(problem: QuadraticProblem) -> tuple[NDArray[np.float64], float]:
@@ -76,6 +70,27 @@ def to_bqm(problem: QuadraticProblem) -> dimod.BinaryQuadraticModel:
     bqm = dimod.BinaryQuadraticModel(quadratic, "BINARY")
     bqm.offset = offset
     return bqm
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """An energy as files have it: `upper` has the linear terms on its diagonal and the couplings above."""
+
+    upper: NDArray[np.float64]  # (n, n)
+    offset: float
+    of_spins: bool = False
+
+    @classmethod
+    def of(cls, problem: QuadraticProblem) -> Terms:
+        """Return the terms over bits."""
+        quadratic, offset = to_qubo(problem)
+        return cls(np.triu(quadratic) + np.triu(quadratic, 1), offset)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the upper triangle, row by row, and the offset, as little-endian 64-bit floats."""
+        numbers = np.append(self.upper[np.triu_indices(len(self.upper))], self.offset) + 0.0  # −0 becomes 0
+        return hashlib.sha256(numbers.astype("<f8").tobytes() + b"spins" * self.of_spins).hexdigest()
 
 
 def _check_dense_size(problem: QuadraticProblem) -> None:
@@ -144,44 +159,33 @@ def offset_note(format: str, offset: float) -> str | None:  # noqa: A002
 def write_bqm(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """Write dimod's binary BQM format, which `dimod.BinaryQuadraticModel.from_file` reads."""
     with to_bqm(problem).to_file() as source:
-        content = source.read()
-    start = len(BQM_MAGIC) + 2  # two bytes of version, four of the header's length, the header, the coefficients
-    length = int.from_bytes(content[start : start + 4], "little")
-    header, rest = json.loads(content[start + 4 : start + 4 + length]), content[start + 4 + length :]
-    header[BQM_DIGEST] = digest_of_bqm(header, rest)
-    text = json.dumps(header, sort_keys=True).encode()
-    text += b" " * (-(start + 4 + len(text) + 1) % 64) + b"\n"  # dimod aligns the coefficients to 64 bytes
-    file.write(content[:start] + len(text).to_bytes(4, "little") + text + rest)
-
-
-def digest_of_bqm(header: Mapping[str, Any], rest: bytes) -> str:
-    """Return the SHA-256 of a bqm file: its header without this digest, and the coefficients."""
-    others = {name: value for name, value in header.items() if name != BQM_DIGEST}
-    return hashlib.sha256(json.dumps(others, sort_keys=True).encode() + rest).hexdigest()
+        file.write(source.read())
+    file.write(f"{DIGEST_MARK}{Terms.of(problem).digest}".encode())
 
 
 def write_coo(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """Write the QUBO as text, `i j value` per line (i = j is linear): dimod's COO format with exact decimals."""
-    quadratic, offset = to_qubo(problem)
-    head = [f"# {OURS} vartype=BINARY", f"# {OFFSET_MARK}{json.dumps(offset)}"]  # dimod reads the first
-    _write_text(file, "#", head, _entries(quadratic.diagonal(), 2 * np.triu(quadratic, 1)))
+    _write_triplets(Terms.of(problem), file)
 
 
 def write_ising(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """Write the Ising model as text, `i j value` per line (i = j is a field): dimod's COO format, exact decimals."""
     fields, couplings, offset = to_ising(problem)
-    head = [f"# {OURS} vartype=SPIN", f"# {OFFSET_MARK}{json.dumps(offset)}"]
-    _write_text(file, "#", head, _entries(fields, couplings))
+    _write_triplets(Terms(couplings + np.diag(fields), offset, of_spins=True), file)
+
+
+def _write_triplets(terms: Terms, file: IO[bytes]) -> None:
+    kind = "SPIN" if terms.of_spins else "BINARY"  # dimod reads the first line
+    head = f"# annealfit vartype={kind}", f"# annealfit {DIGEST_MARK}{terms.digest}", f"# {OFFSET_MARK}{terms.offset!r}"
+    _write_lines(file, head, _triplets(terms.upper), [f"# {END}"])
 
 
 def write_qubo(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """Write the text format of qbsolv, which many solvers read: `p qubo 0 nodes nodes couplers`, nodes, couplers."""
-    quadratic, offset = to_qubo(problem)
-    size, couplings = len(quadratic), 2 * np.triu(quadratic, 1)
-    head = [f"c {OFFSET_MARK}{json.dumps(offset)}", f"p qubo 0 {size} {size} {np.count_nonzero(couplings)}"]
-    nodes = _entries(quadratic.diagonal(), np.zeros((size, 0)))
-    couplers = (line for row in range(size) for line in _couplers(couplings[row], row, 0))
-    _write_text(file, "c", head, chain(nodes, couplers))
+    terms = Terms.of(problem)
+    size, couplers = len(terms.upper), np.count_nonzero(np.triu(terms.upper, 1))
+    head = f"p qubo 0 {size} {size} {couplers}", f"c annealfit {DIGEST_MARK}{terms.digest}"
+    _write_lines(file, [*head, f"c {OFFSET_MARK}{terms.offset!r}"], _triplets(terms.upper), [f"c {END}"])
 
 
 def write_qs(problem: QuadraticProblem, file: IO[bytes]) -> None:
@@ -189,50 +193,24 @@ def write_qs(problem: QuadraticProblem, file: IO[bytes]) -> None:
 
     `Q` is symmetric, so a coupling is twice its entry. Readers expect comments above the first of these lines only.
     """
-    quadratic, offset = to_qubo(problem)
-    upper = np.triu(quadratic, 1)
-    count = np.count_nonzero(upper) + np.count_nonzero(quadratic.diagonal())
-    head = [f"# {OURS} symmetric QUBO", f"# {QS_OFFSET_MARK}{json.dumps(offset)}"]
-    lines = (line for line in _entries(quadratic.diagonal(), upper, first=1) if float(line.split()[2]))
-    _write_text(file, "#", head, chain([f"{len(quadratic)} {count}"], lines), seal_below=False)
+    terms, (quadratic, _) = Terms.of(problem), to_qubo(problem)
+    upper = np.triu(quadratic)
+    head = (
+        "# annealfit symmetric QUBO",
+        f"# annealfit {DIGEST_MARK}{terms.digest}",
+        f"# {QS_OFFSET_MARK}{terms.offset!r}",
+    )
+    lines = (line for line in _triplets(upper, first=1) if float(line.split()[2]))
+    _write_lines(file, [*head, f"{len(upper)} {np.count_nonzero(upper)}"], lines)
 
 
-def _entries(linear: NDArray[np.float64], couplings: NDArray[np.float64], first: int = 0) -> Iterator[str]:
-    """Yield `i j value` for every variable (i = j) and coupling (i < j), row by row; numbers start with `first`."""
-    for row, bias in enumerate(linear):
+def _triplets(upper: NDArray[np.float64], first: int = 0) -> Iterator[str]:
+    """Yield `i j value` for every variable (i = j), then for every coupling; numbers start with `first`."""
+    for row, bias in enumerate(upper.diagonal()):
         yield f"{row + first} {row + first} {_exact_decimals(bias)}"
-        yield from _couplers(couplings[row], row, first)
-
-
-def _couplers(values: NDArray[np.float64], row: int, first: int) -> Iterator[str]:
-    for column in np.flatnonzero(values):
-        yield f"{row + first} {column + first} {_exact_decimals(values[column])}"
-
-
-def _write_text(file: IO[bytes], mark: str, head: list[str], lines: Iterable[str], *, seal_below: bool = True) -> None:
-    """Write the head, a seal, the lines, and a seal.
-
-    A seal is a comment; the first has the digest of all other lines. A text that is cut at either end lacks one.
-    """
-    digest = hashlib.sha256()
-
-    def put(line: str) -> None:
-        content = f"{line}\n".encode()
-        digest.update(content)
-        file.write(content)
-
-    for line in head:
-        put(line)
-    file.write(f"{mark} {SEAL}".encode())
-    place = file.tell()
-    file.write(b"0" * 64 + b"\n")
-    for line in lines:
-        put(line)
-    if seal_below:
-        file.write(f"{mark} {SEAL}above\n".encode())
-    file.seek(place)
-    file.write(digest.hexdigest().encode())
-    file.seek(0, os.SEEK_END)
+    for row, values in enumerate(upper):
+        for column in row + 1 + np.flatnonzero(values[row + 1 :]):
+            yield f"{row + first} {column + first} {_exact_decimals(values[column])}"
 
 
 def _exact_decimals(value: float) -> str:
@@ -240,29 +218,28 @@ def _exact_decimals(value: float) -> str:
     return np.format_float_positional(value, unique=True, trim="0")
 
 
+def _write_lines(file: IO[bytes], *parts: Iterable[str]) -> None:
+    for lines in parts:
+        file.writelines(f"{line}\n".encode() for line in lines)
+
+
 def write_bqpjson(problem: QuadraticProblem, file: IO[bytes]) -> None:
     """Write bqpjson 1.0.0, the JSON format of lanl-ansi: linear and quadratic terms and the offset, over bits."""
-    quadratic, offset = to_qubo(problem)
-    linear, upper = quadratic.diagonal(), 2 * np.triu(quadratic, 1)
-    document: dict[str, Any] = {
+    terms = Terms.of(problem)
+    linear, couplings = terms.upper.diagonal(), np.triu(terms.upper, 1)
+    pairs = np.argwhere(couplings).tolist()
+    document = {
         "version": "1.0.0",
         "id": 0,
-        "metadata": {},
+        "metadata": {DIGEST_KEY: terms.digest},
         "variable_domain": "boolean",
-        "variable_ids": list(range(len(quadratic))),
+        "variable_ids": list(range(len(linear))),
         "scale": 1.0,
-        "offset": offset,
+        "offset": terms.offset,
         "linear_terms": [{"id": i, "coeff": linear[i]} for i in np.flatnonzero(linear).tolist()],
-        "quadratic_terms": [{"id_tail": i, "id_head": j, "coeff": upper[i, j]} for i, j in np.argwhere(upper).tolist()],
+        "quadratic_terms": [{"id_tail": i, "id_head": j, "coeff": couplings[i, j]} for i, j in pairs],
     }
-    document["metadata"][BQPJSON_DIGEST] = digest_of_bqpjson(document)
     file.write(json.dumps(document).encode())
-
-
-def digest_of_bqpjson(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a bqpjson document without this digest."""
-    metadata = {name: value for name, value in document["metadata"].items() if name != BQPJSON_DIGEST}
-    return hashlib.sha256(json.dumps({**document, "metadata": metadata}, sort_keys=True).encode()).hexdigest()
 
 
 def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
@@ -275,8 +252,8 @@ def write_npz(problem: QuadraticProblem, file: IO[bytes]) -> None:
         "range": np.array(problem.encoding.range),
         "qubo": quadratic,
         "offset": np.array(offset),
+        "digest": np.array(Terms.of(problem).digest),
     }
-    arrays[ARRAYS_DIGEST] = np.array(digest_of_arrays(arrays))
     np.savez_compressed(file, **arrays)
 
 
@@ -290,23 +267,3 @@ FORMATS: dict[str, Callable[[QuadraticProblem, IO[bytes]], None]] = {
     "qubo": write_qubo,
     "sparse": write_qs,
 }
-
-
-def read_checked_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an npz file and check the digest among them; 0.1.0 stored none."""
-    arrays = read_arrays(path)
-    digest = arrays.pop(ARRAYS_DIGEST, None)
-    if digest is not None and (digest.ndim or digest.item() != digest_of_arrays(arrays)):
-        raise FileFormatError(f"{os.fspath(path)} is corrupt: it does not match its digest; export it again")
-    return arrays
-
-
-def read_npz(path: str | os.PathLike[str]) -> QuadraticProblem:
-    """Read the problem that `write(…, format="npz")` wrote, bit for bit."""
-    arrays = read_checked_arrays(path)
-    missing = sorted({"bits", "range", "curvature", "gradient"} - arrays.keys())
-    if missing:
-        raise FileFormatError(f"{os.fspath(path)} is not a problem written by annealfit: it lacks {', '.join(missing)}")
-    with settings_of(Field(None, source=os.fspath(path))):
-        encoding = Encoding(bits=arrays["bits"].item(), range=arrays["range"].item())
-        return QuadraticProblem(arrays["curvature"], arrays["gradient"], encoding)

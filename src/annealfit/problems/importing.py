@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import os
-import struct
+import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, require
-from annealfit._support.files import check_regular, parse_json
-from annealfit.problems.export import (
-    BQM_DIGEST,
-    BQM_MAGIC,
-    BQPJSON_DIGEST,
-    FORMATS,
-    MAX_DENSE_VARIABLES,
-    OFFSET_MARK,
-    OURS,
-    QS_OFFSET_MARK,
-    SEAL,
-    digest_of_bqm,
-    digest_of_bqpjson,
-    read_checked_arrays,
-)
+from annealfit._support.errors import FileFormatError
+from annealfit._support.files import check_regular, parse_json, read_arrays
+from annealfit.problems.export import FORMATS, MAX_DENSE_VARIABLES, OFFSET_MARK, QS_OFFSET_MARK, Terms
 
 Dense = tuple[NDArray[np.float64], float]  # Q, symmetric with linear terms on its diagonal, and the offset
 
-_UNREADABLE = (KeyError, ValueError, TypeError, IndexError, EOFError, OverflowError, RecursionError, struct.error)
+_UNREADABLE = (KeyError, ValueError, TypeError, IndexError, EOFError, OverflowError, RecursionError)
+_DIGEST = re.compile(rb'digest(?:=|": ")([0-9a-f]{64})')
+_BQM_MAGIC = b"DIMODBQM"
 
 
 def read(path: str | os.PathLike[str]) -> Dense:
@@ -45,27 +30,33 @@ def read(path: str | os.PathLike[str]) -> Dense:
     """
     check_regular(path)
     content = Path(path).read_bytes()
+    stated = _DIGEST.search(content)
+    digest = stated and stated[1].decode()
     try:
         if content.startswith(b"PK"):
-            arrays = read_checked_arrays(path)
-            dense = arrays["qubo"], arrays["offset"].item()
-        elif content.startswith(BQM_MAGIC):
-            dense = _read_bqm(content)
+            arrays = read_arrays(path)
+            quadratic, digest = arrays["qubo"], arrays["digest"].item() if "digest" in arrays else None
+            if quadratic.dtype != np.float64 or not np.array_equal(quadratic, quadratic.T):
+                raise ValueError("its matrix is not symmetric, or not of double precision")
+            terms = Terms(np.triu(quadratic) + np.triu(quadratic, 1), float(arrays["offset"].item()))
+        elif content.startswith(_BQM_MAGIC):
+            terms = _read_bqm(content)
         elif content.lstrip().startswith(b"{"):
-            dense = _read_bqpjson(content)
-        elif _is_symmetric_text(content, Path(path).suffix):
-            _check_seal(content, expected=1)
-            dense = _read_symmetric_text(content.decode())
+            terms = _read_bqpjson(content)
         else:
-            _check_seal(content, expected=2)
-            dense = _read_text(content.decode())
-        return _checked(*dense)
+            terms = _read_text(content.decode(), Path(path).suffix)
+        if not (np.isfinite(terms.upper).all() and np.isfinite(terms.offset)):
+            raise ValueError("it holds NaN or infinity")
+        is_ours = any(mark in content for mark in (b"annealfit", b"digest", b"\nc offset="))
+        if digest not in (None, terms.digest) or (digest is None and is_ours and b"sha256" not in content):  # of 0.2.0
+            raise ValueError("it does not match its digest")
     except FileFormatError:
         raise
     except _UNREADABLE as error:
         raise FileFormatError(
             f"{os.fspath(path)} is not a problem in one of the formats {', '.join(FORMATS)} ({error}); export it again"
         ) from error
+    return _over_bits(terms)
 
 
 def digest(dense: Dense) -> str:
@@ -78,187 +69,117 @@ def digest(dense: Dense) -> str:
     '6f6bbdc5e224'
     """
     quadratic, offset = dense
-    upper = np.triu(quadratic) + np.triu(quadratic.T, 1)
-    numbers = np.append(upper[np.triu_indices(len(upper))], offset) + 0.0  # −0 becomes 0
-    return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()
+    return Terms(np.triu(quadratic) + np.triu(quadratic.T, 1), offset).digest
 
 
-def _checked(quadratic: NDArray[Any], offset: Any) -> Dense:
-    if quadratic.dtype != np.float64 or quadratic.ndim != 2 or quadratic.shape[0] != quadratic.shape[1]:
-        raise ValueError(f"its matrix has the shape {quadratic.shape} and the type {quadratic.dtype}")
-    if not np.isfinite(quadratic).all() or not isinstance(offset, float) or not math.isfinite(offset):
-        raise ValueError("it holds NaN or infinity")
-    if not np.array_equal(quadratic, quadratic.T):
-        raise ValueError("its matrix is not symmetric")
-    return quadratic, offset
+def _over_bits(terms: Terms) -> Dense:
+    """Return the dense QUBO of the same energies; spins are s = 2b − 1."""
+    linear, couplings, offset = terms.upper.diagonal(), np.triu(terms.upper, 1), float(terms.offset)
+    if terms.of_spins:
+        offset += float(couplings.sum() - linear.sum())
+        linear = 2 * (linear - couplings.sum(axis=0) - couplings.sum(axis=1))
+        couplings = 4 * couplings
+    return np.diag(linear) + (couplings + couplings.T) / 2, offset
 
 
-def _check_seal(content: bytes, expected: int) -> None:
-    """Check the digest of a text of ours, and its number of seals; texts of other programs and of 0.1.0 have none."""
-    lines = content.splitlines(keepends=True)
-    comments = [line for line in lines if line[:1] in (b"c", b"#")]
-    seals = [line for line in comments if SEAL.encode() in line]
-    if not any(OURS.encode() in line or line.startswith(f"c {OFFSET_MARK}".encode()) for line in comments):
-        return
-    stated = seals[0].partition(SEAL.encode())[2].strip().decode() if len(seals) == expected else ""
-    if hashlib.sha256(b"".join(line for line in lines if line not in seals)).hexdigest() != stated:
-        raise ValueError("it does not match its digest")
-
-
-def _read_bqm(content: bytes) -> Dense:
-    dimod = require("dimod", extra="dwave", purpose="reading a bqm file")
-    start = len(BQM_MAGIC) + 6
+def _read_bqm(content: bytes) -> Terms:
+    """Read dimod's format with NumPy: dimod aborts the process where a variable is coupled to one that is not there."""
+    start = len(_BQM_MAGIC) + 6  # two bytes of version, four of the header's length
     end = start + int.from_bytes(content[start - 4 : start], "little")
-    header, rest = parse_json(content[start:end]), content[end:]
-    if not isinstance(header, dict):
-        raise ValueError("its header is no mapping")
-    if BQM_DIGEST in header and header[BQM_DIGEST] != digest_of_bqm(header, rest):
-        raise ValueError("it does not match its digest")
-    _check_structure(header, rest)
-    bqm = dimod.BinaryQuadraticModel.from_file(content)
-    bqm.change_vartype("BINARY", inplace=True)
-    vectors = bqm.to_numpy_vectors(variable_order=sorted(bqm.variables))
-    return _dense(vectors.linear_biases, *vectors.quadratic), float(bqm.offset)
-
-
-def _check_structure(header: dict[str, Any], rest: bytes) -> None:
-    """Raise where a variable is coupled to one that does not exist: dimod does not check, and the process aborts."""
-    shape = header.get("shape")
-    if not isinstance(shape, list) or not all(isinstance(size, int) and size >= 0 for size in shape):
-        raise ValueError(f"its shape is {shape!r}")
-    if shape[0] > MAX_DENSE_VARIABLES:
-        raise ValueError(f"it has {shape[0]} variables, and {MAX_DENSE_VARIABLES} are the most")
-    size, couplings = shape
-    whole = ("int32", "int64")
-    if header["dtype"] not in ("float32", "float64") or header["itype"] not in whole or header["ntype"] not in whole:
-        raise ValueError("its numbers have unusual types")
-    value = np.dtype(header["dtype"])
-    of_variables = np.dtype([("first", header["ntype"]), ("bias", value)])
-    of_couplings = np.dtype([("other", header["itype"]), ("bias", value)])
-    ends = value.itemsize + size * of_variables.itemsize
-    if len(rest) < ends + 2 * couplings * of_couplings.itemsize:
-        raise ValueError("it was cut short")
-    first = np.append(np.frombuffer(rest, of_variables, size, value.itemsize)["first"], 2 * couplings)
-    others = np.frombuffer(rest, of_couplings, 2 * couplings, ends)["other"]
-    if size and (first[0] != 0 or (np.diff(first) < 0).any()):
-        raise ValueError("its neighbourhoods overlap")
-    if len(others) and not 0 <= others.min() <= others.max() < size:
+    header = parse_json(content[start:end])
+    (size, count), spins = header["shape"], {"BINARY": False, "SPIN": True}[header["vartype"]]
+    value, index, place = (np.dtype(header[name]) for name in ("dtype", "itype", "ntype"))
+    if not 0 <= size <= MAX_DENSE_VARIABLES or count < 0 or (value.kind, index.kind, place.kind) != ("f", "i", "i"):
+        raise ValueError(f"it has {size} variables, at most {MAX_DENSE_VARIABLES} are read, or unusual numbers")
+    offset = np.frombuffer(content, value, 1, end)
+    linear = np.frombuffer(content, [("first", place), ("bias", value)], size, end + offset.nbytes)
+    quadratic = np.frombuffer(
+        content, [("other", index), ("bias", value)], 2 * count, end + offset.nbytes + linear.nbytes
+    )
+    one, other = np.repeat(np.arange(size), np.diff(linear["first"], append=2 * count)), quadratic["other"]
+    symmetric = np.diag(linear["bias"].astype(np.float64))
+    if len(other) and not 0 <= other.min() <= other.max() < size:
         raise ValueError("it couples variables that it does not have")
+    symmetric[one, other] = quadratic["bias"]
+    if not np.array_equal(symmetric, symmetric.T):
+        raise ValueError("a coupling has two values")
+    labels, rest = header.get("variables"), content[end + offset.nbytes + linear.nbytes + quadratic.nbytes :]
+    if labels is True:  # a section of its own: its name, its length, JSON
+        labels = parse_json(rest[8 : 8 + int.from_bytes(rest[4:8], "little")])
+    elif rest and not _DIGEST.fullmatch(rest):
+        raise ValueError("it does not match its digest")
+    if labels:
+        order = sorted(range(size), key=labels.__getitem__)
+        symmetric = symmetric[np.ix_(order, order)]
+    return Terms(np.triu(symmetric), float(offset[0]), spins)
 
 
-def _read_bqpjson(content: bytes) -> Dense:
+def _read_bqpjson(content: bytes) -> Terms:
     document = parse_json(content)
     if document["version"] != "1.0.0" or document["variable_domain"] not in ("boolean", "spin"):
         raise ValueError(f"it is bqpjson {document['version']!r} over {document['variable_domain']!r}")
-    if document["metadata"].get(BQPJSON_DIGEST, None) not in (None, digest_of_bqpjson(document)):
-        raise ValueError("it does not match its digest")
     ids = sorted(document["variable_ids"])
     places = {name: place for place, name in enumerate(ids)}
     if len(places) < len(ids) or not 0 < len(ids) <= MAX_DENSE_VARIABLES:
         raise ValueError(f"it has {len(ids)} variables, {len(places)} different ones")
-    linear, scale = np.zeros(len(ids)), float(document["scale"])
+    upper, scale = np.zeros((len(ids), len(ids))), float(document["scale"])
     for term in document["linear_terms"]:
-        linear[places[term["id"]]] += term["coeff"]
-    terms = document["quadratic_terms"]
-    rows, columns = (np.array([places[term[end]] for term in terms], dtype=np.intp) for end in ("id_tail", "id_head"))
-    values = np.array([term["coeff"] for term in terms], dtype=np.float64)
-    if (rows == columns).any():
-        raise ValueError("a quadratic term couples a variable to itself")
-    offset = float(document["offset"])
-    if document["variable_domain"] == "spin":
-        linear, values, offset = _over_bits(linear, rows, columns, values, offset)
-    return _dense(scale * linear, rows, columns, scale * values), scale * offset
+        upper[places[term["id"]], places[term["id"]]] += term["coeff"]
+    for term in document["quadratic_terms"]:
+        first, second = sorted((places[term["id_tail"]], places[term["id_head"]]))
+        if first == second:
+            raise ValueError("a quadratic term couples a variable to itself")
+        upper[first, second] += term["coeff"]
+    return Terms(scale * upper, scale * float(document["offset"]), document["variable_domain"] == "spin")
 
 
-def _is_symmetric_text(content: bytes, suffix: str) -> bool:
-    """Return whether a text is one of QOBLIB or Biq Mac; without a comment that says so its suffix has to."""
-    lines = content.splitlines()
-    first = next((line for line in lines if line.strip() and line[:1] not in (b"#", b"c")), b"")
-    said = any(line.startswith((b"# " + QS_OFFSET_MARK.encode(), b"# annealfit symmetric")) for line in lines[:100])
-    if len(first.split()) != 2 or said or suffix in (".qs", ".sparse"):
-        return said or suffix in (".qs", ".sparse")
-    raise ValueError("it may be a graph, or a QUBO of QOBLIB or Biq Mac: name it .qs or .sparse if it is one")
-
-
-def _read_symmetric_text(text: str) -> Dense:
-    """Read `n m`, then m entries `i j Q_ij` of a symmetric matrix, from 1 on."""
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
-    comments = [line[1:].strip() for line in lines if line[0] == "#"]
-    (size, count), *entries = (line.split() for line in lines if line[0] != "#")
-    n, stated = int(size), int(count)
-    if len(entries) != stated or not 0 < n <= MAX_DENSE_VARIABLES:
-        raise ValueError(f"it has {len(entries)} entries and states {stated}, of {n} variables")
-    quadratic = np.zeros((n, n))
-    for row, column, value in entries:
-        i, j = int(row) - 1, int(column) - 1
-        if not (0 <= i < n and 0 <= j < n) or quadratic[i, j] != 0:
-            raise ValueError(f"the entry {row} {column} is there twice, or outside of {n} variables")
-        quadratic[i, j] = quadratic[j, i] = float(value)
-    stated_offsets = [c.removeprefix(QS_OFFSET_MARK) for c in comments if c.startswith(QS_OFFSET_MARK)]
-    return quadratic, sum(map(float, stated_offsets), 0.0)
-
-
-def _read_text(text: str) -> Dense:
-    """Read the format of qbsolv, or dimod's COO: the lines are the same; comments start with `c` or `#`."""
-    comments, numbers, stated = [], [], None
-    for line in filter(None, map(str.strip, text.splitlines())):
-        if line[0] in "c#":
-            comments.append(line[1:].strip())
-        elif line[0] == "p":
-            _, _, _, *counts = line.split()
-            stated = list(map(int, counts))
-        else:
-            row, column, value = line.split()
-            numbers.append((int(row), int(column), float(value)))
-    if not numbers:
+def _read_text(text: str, suffix: str) -> Terms:
+    """Read the text of qbsolv, dimod (COO), or QOBLIB and Biq Mac: `i j value` per line; comments are `c` or `#`."""
+    lines = list(filter(None, map(str.strip, text.splitlines())))
+    comments = [line[1:].strip() for line in lines if line[0] in "c#"]
+    programs = [line.split()[3:] for line in lines if line[0] == "p"]  # p qubo 0 nodes nodes couplers
+    rows = [line.split() for line in lines if line[0] not in "c#p"]
+    if not rows:
         raise ValueError("it has no coefficients")
-    over_spins = _is_over_spins(comments, stated is not None)
-    rows, columns = np.array([triplet[:2] for triplet in numbers], dtype=np.intp).T
-    values = np.array([triplet[2] for triplet in numbers])
-    is_linear = rows == columns
-    least, size = int(min(rows.min(), columns.min())), int(max(rows.max(), columns.max())) + 1
-    if stated is not None:
-        nodes, couplers = int(is_linear.sum()), int((~is_linear).sum())
-        if stated[1:] != [nodes, couplers]:
-            raise ValueError(f"it has {nodes} nodes and {couplers} couplers and states {stated[1:]}")
-        size = max(size, stated[0])
-    if least < 0 or size > MAX_DENSE_VARIABLES:
-        raise ValueError(f"its variables go from {least} to {size - 1}")
-    linear = np.zeros(size)
-    linear[rows[is_linear]] = values[is_linear]
-    rows, columns, values = rows[~is_linear], columns[~is_linear], values[~is_linear]
-    offset = sum(float(json.loads(c.removeprefix(OFFSET_MARK))) for c in comments if c.startswith(OFFSET_MARK))
-    if over_spins:
-        linear, values, offset = _over_bits(linear, rows, columns, values, offset)
-    return _dense(linear, rows, columns, values), float(offset)
-
-
-def _over_bits(
-    fields: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp], values: NDArray[Any], offset: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return linear terms, couplings and offset with the same energies over bits, s = 2b − 1."""
-    linear = 2 * fields
-    np.subtract.at(linear, rows, 2 * values)
-    np.subtract.at(linear, columns, 2 * values)
-    return linear, 4 * values, float(offset - fields.sum() + values.sum())
+    is_symmetric = suffix in (".qs", ".sparse") or any(
+        comment.startswith((QS_OFFSET_MARK, "annealfit symmetric")) for comment in comments
+    )
+    if is_symmetric:  # `n m`, then m entries of a symmetric matrix, from 1 on
+        (size, count), *rows = rows
+        n, stated, of_spins = int(size), int(count), False
+    elif len(rows[0]) == 2:
+        raise ValueError("it may be a graph, or a QUBO of QOBLIB or Biq Mac: name it .qs or .sparse if it is one")
+    else:
+        of_spins = _is_over_spins(comments, bool(programs))
+    pairs = np.array([[int(row), int(column)] for row, column, _ in rows], dtype=np.intp).reshape(-1, 2) - is_symmetric
+    values = np.array([float(row[2]) for row in rows])
+    low, high = pairs.min(axis=1, initial=MAX_DENSE_VARIABLES), pairs.max(axis=1, initial=0)
+    if is_symmetric:
+        if stated != len(rows) or len(np.unique(low * n + high)) < len(rows):
+            raise ValueError(f"it has {len(rows)} entries and states {stated}, or one of them twice")
+        values = np.where(low < high, 2 * values, values)
+    else:
+        n = int(high.max()) + 1
+        nodes = int((low == high).sum())
+        for most, *counts in (map(int, program) for program in programs):
+            n = max(n, most)
+            if counts != [nodes, len(rows) - nodes]:
+                raise ValueError(f"it has {nodes} nodes and {len(rows) - nodes} couplers and states {counts}")
+    if not 0 < n <= MAX_DENSE_VARIABLES or (pairs < 0).any() or (pairs >= n).any():
+        raise ValueError(f"its variables go from {pairs.min()} to {pairs.max()}, of {n}")
+    upper = np.zeros((n, n))
+    np.add.at(upper, (low, high), values)
+    mark = QS_OFFSET_MARK if is_symmetric else OFFSET_MARK
+    offset = sum(float(comment.removeprefix(mark)) for comment in comments if comment.startswith(mark))
+    return Terms(upper, offset, of_spins)
 
 
 def _is_over_spins(comments: list[str], is_qubo: bool) -> bool:
     """Return whether the variables are spins; a text without `p qubo` has to state it."""
-    kinds = {comment.removeprefix(f"{OURS} ") for comment in comments if "vartype" in comment}
+    kinds = {word for comment in comments for word in comment.split() if word.startswith("vartype")}
     if kinds not in ({"vartype=BINARY"}, {"vartype=SPIN"}) and not (is_qubo and not kinds):
         raise ValueError(
             f"of its variables it says {sorted(kinds) or 'nothing'}; expected a line `# vartype=BINARY` or "
             "`# vartype=SPIN`, or one of the kind `p qubo 0 nodes nodes couplers`"
         )
     return kinds == {"vartype=SPIN"}
-
-
-def _dense(
-    linear: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp], values: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    quadratic = np.zeros((len(linear), len(linear)))
-    np.add.at(quadratic, (rows, columns), values / 2)
-    quadratic += quadratic.T
-    quadratic[np.diag_indices_from(quadratic)] = linear
-    return quadratic
