@@ -9,6 +9,7 @@ from annealfit import AnnealedClassifier
 from annealfit.data.rows import InMemoryRows
 from annealfit.problems.coordinates import CentredCoordinates, LinearCoordinates, RawCoordinates
 from annealfit.problems.curvature import Curvature, sparsify
+from annealfit.samplers import LevelAnnealer
 from annealfit.training.objectives import CURVATURES, LinearHead, curvature
 from annealfit.training.objectives.curvature import MAJORIZERS
 
@@ -137,25 +138,62 @@ def test_the_local_curvature_is_the_mean_of_the_outputs_blocks_of_the_hessian(he
     np.testing.assert_allclose(metric.in_coordinates(RawCoordinates()).matrix, expected, rtol=1e-9, atol=1e-12)
 
 
+def many_features(*, correlated):
+    """Rows of 300 features of different spread; the first 100 have something in common, or none has."""
+    generator = np.random.default_rng(0)
+    features, labels = generator.uniform(size=(1000, 300)), generator.integers(0, 3, 1000)
+    features[:, :100] += correlated * generator.normal(size=(1000, 1))
+    return features * np.geomspace(0.1, 10, 300), labels, generator.uniform(0.1, 3, 1000)
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("coordinates", [RawCoordinates(), CentredCoordinates()])
 def test_the_local_curvature_of_many_features_has_the_blocks_along_the_diagonal(coordinates, sparse):
-    generator = np.random.default_rng(0)
-    features, labels = generator.uniform(size=(400, 300)), generator.integers(0, 3, 400)
+    features, labels, weights = many_features(correlated=True)
     given = scipy.sparse.csr_array(features) if sparse else features
-    head = LinearHead.of_arrays(given, labels, 3, 1e-3, generator.uniform(0.1, 3, 400))
-    point, adapted = head.at(0.1 * generator.normal(size=(301, 3))), coordinates.adapted(head)
+    head = LinearHead.of_arrays(given, labels, 3, 1e-3, weights)
+    point, adapted = head.at(0.1 * np.random.default_rng(1).normal(size=(301, 3))), coordinates.adapted(head)
     (metric,) = CURVATURES["local"](head)(point)
-    pulled = metric.in_coordinates(adapted)
+    pulled, size = metric.in_coordinates(adapted), 301
     whole = adapted.pull_curvature(Curvature(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
-    assert [block.stop - block.start for block, _ in pulled.blocks] == [60] * 5 + [1]
+    if adapted.origin.features is None:
+        blocks = [slice(60 * k, 60 * k + 60) for k in range(5)]  # positive features have their mean in common
+    else:
+        blocks = [slice(0, 60), slice(60, 120)]
+    assert [block for block, _ in pulled.blocks] == blocks
+    alone = np.setdiff1d(np.arange(size), np.concatenate([np.arange(size)[block] for block in blocks]))
+    np.testing.assert_array_equal(pulled.alone[0], alone)
+    np.testing.assert_allclose(pulled.alone[1], whole.diagonal()[alone], rtol=1e-8)
     for block, part in pulled.blocks:
-        np.testing.assert_allclose(part.matrix, whole[block, block], rtol=1e-8, atol=1e-12)
-    mixing = LinearCoordinates(np.eye(301) + 0.01)  # features are mixed: the whole matrix is computed and cut
-    (metric,) = CURVATURES["local"](head)(point)
-    for block, part in metric.in_coordinates(mixing).blocks:
-        mixed = mixing.pull_curvature(Curvature(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
+        np.testing.assert_allclose(part.matrix, whole[block, block], rtol=1e-8, atol=1e-12 * whole.max())
+    mixing = LinearCoordinates(np.eye(size) + 0.01)  # features are mixed: the whole matrix is computed and cut
+    mixed = mixing.pull_curvature(Curvature(point.output_grams().mean(axis=0) + np.diag(head.ridge))).matrix
+    cut = CURVATURES["local"](head)(point)[0].in_coordinates(mixing)
+    assert len(cut.blocks) == 5
+    for block, part in cut.blocks:
         np.testing.assert_allclose(part.matrix, mixed[block, block], rtol=1e-8, atol=1e-12)
+
+
+def test_blocks_of_features_that_are_hardly_correlated_are_left_out():
+    """Then no problem of the training has couplings, and no answer is above the optimum over the levels."""
+    features, labels, weights = many_features(correlated=False)
+    for rows in (features, scipy.sparse.csr_array(features)):
+        first, *_ = AnnealedClassifier(2, random_state=0).problems(rows, labels, weights)
+        assert not first.shared_curvature.blocks
+        optimum = first.encoding.encode(-first.gradient / first.shared_curvature.diagonal)
+        assert LevelAnnealer().sample(first).best_energy == pytest.approx(first.energy(optimum), rel=1e-12)
+
+
+def test_couplings_are_judged_at_zero_weights_so_that_a_resumed_training_has_the_same_blocks():
+    features, labels, weights = many_features(correlated=True)
+    head = LinearHead.of_arrays(features, labels, 3, 1e-3, weights)
+    coordinates = CentredCoordinates().adapted(head)
+    far = head.at(np.random.default_rng(1).normal(size=(301, 3)))
+    local = CURVATURES["local"](head)
+    afterwards = [local(point)[0].in_coordinates(coordinates) for point in (head.at(np.zeros((301, 3))), far)]
+    at_once = CURVATURES["local"](head)(far)[0].in_coordinates(coordinates)
+    np.testing.assert_array_equal(afterwards[1].matrix, at_once.matrix)
+    assert [block for block, _ in afterwards[0].blocks] == [block for block, _ in at_once.blocks]
 
 
 def test_a_local_curvature_of_many_rows_is_that_of_a_sample():

@@ -4,10 +4,11 @@ import dask.array as da
 import joblib
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.datasets import load_digits, load_iris, load_wine, make_blobs
 from sklearn.model_selection import GridSearchCV, cross_validate
 
-from annealfit import AnnealedClassifier
+from annealfit import AnnealedClassifier, Method
 from annealfit.data.rows import ChunkedRows, InMemoryRows
 
 WIDTHS = [6, 99, 100, 101, 300]  # single-precision products begin with 100 features
@@ -119,6 +120,20 @@ def test_a_fit_does_not_depend_on_the_order_of_the_array(order):
     expected = AnnealedClassifier(random_state=0).fit(X, y)
     found = AnnealedClassifier(random_state=0).fit(np.require(X, requirements=order), y)
     np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
+def test_sparse_rows_are_trained_like_a_dense_copy():
+    """To rounding, where both are computed in double precision; else to that of single precision."""
+    generator = np.random.default_rng(0)
+    X, y = table(300, 3)
+    X[generator.random(X.shape) < 0.9] = 0
+    for arithmetic, tolerance in (("double", 1e-9), ("auto", 1e-5)):
+        method = Method(arithmetic=arithmetic)
+        sparse, dense = (
+            AnnealedClassifier(method=method, random_state=0).fit(given, y) for given in (scipy.sparse.csr_array(X), X)
+        )
+        assert (sparse.n_iter_, sparse.stop_reason_) == (dense.n_iter_, "tolerance")
+        np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=0, atol=tolerance * np.abs(dense.coef_).max())
 
 
 @pytest.mark.parametrize("n_features", [6, 120])

@@ -66,7 +66,7 @@ def relax(
     # The Newton step is the minimum if it stays inside the box.
     starts = problems.newton_steps if curvature.is_convex else np.zeros(problems.gradients.shape)
     given = np.ascontiguousarray(problems.gradients), np.ascontiguousarray(starts), problems.ranges
-    minima, bounds = _kernels.minimise(*curvature.packed, *given, float(max_sweeps), relative_gap)
+    minima, bounds = _kernels.minimise(*curvature.packed, *curvature.alone, *given, float(max_sweeps), relative_gap)
     if not curvature.is_convex:
         bounds = np.full(len(problems), -np.inf)
     known[max_sweeps, relative_gap] = minima, bounds

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,12 +19,14 @@ from annealfit._support.arrays import Array, as_real
 from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.problems.curvature import Curvature
 
+MANY_FEATURES = 256  # beyond, every feature has a unit of its own, and the local curvature is computed in blocks
+
 
 class Origin(NamedTuple):
-    """The point (d,) that features are measured from, None for 0, and the unit of the bias."""
+    """The point (d,) that features are measured from, None for 0, and the units of all parameters (D,)."""
 
     features: Array | None = None
-    bias_unit: float = 1.0
+    units: Array | float = 1.0
 
 
 class Coordinates(ABC):
@@ -35,7 +38,7 @@ class Coordinates(ABC):
 
     @property
     def origin(self) -> Origin | None:
-        """The origin, if these coordinates only shift features and scale the bias; None if they mix features."""
+        """The origin, if these coordinates only shift features and scale parameters; None if they mix features."""
         return None
 
     @abstractmethod
@@ -128,7 +131,7 @@ class LinearCoordinates(Coordinates):
 
 
 class CentredCoordinates(Coordinates):
-    """Features measured from their means, and the bias in a unit of its own: `u_w = z_w`, `u_b = βz_b − μᵀz_w`.
+    """Features measured from their means, in units of their own: `u_j = s_j z_j`, `u_b = βz_b − μᵀu_w`.
 
     Positive features have a large common mode, which couples all parameters; measured from their means they have none.
     The bias is not regularised, so it absorbs the means: loss, optimum and predictions are the same.
@@ -137,12 +140,18 @@ class CentredCoordinates(Coordinates):
     that of one weight; in units of σ√d the bias moves the outputs as far as all weights together. The unit β = σd^¼ is
     between the two, and by measurement better than either. Where the penalty λ outweighs the rows, whose curvature is
     σ²/4 at most, 2√λ takes the place of σ.
+
+    The unit of a weight is 1. With many features, which often differ by orders of magnitude in their spread (the words
+    of texts), it is the size of the step that is to be expected: `LinearHead.expected_steps`.
     """
 
-    def __init__(self, means: ArrayLike | None = None, bias_unit: float | None = None) -> None:
-        """Both are computed from the rows of the objective if they are not given; with means only the unit is 1."""
+    def __init__(
+        self, means: ArrayLike | None = None, bias_unit: float | None = None, feature_units: ArrayLike | None = None
+    ) -> None:
+        """All are computed from the rows of the objective if they are not given; with means only the units are 1."""
         self.means = None if means is None else as_real(means, "the means of the features", ndim=1)
         self.bias_unit = bias_unit
+        self.feature_units = None if feature_units is None else as_real(feature_units, "the units of features", ndim=1)
         if bias_unit is not None:
             check_number("bias_unit", bias_unit, above=0)
 
@@ -150,16 +159,18 @@ class CentredCoordinates(Coordinates):
         """Return coordinates with the means and the spread of the objective's rows."""
         if self.means is not None:
             return self
-        means, unit = objective.feature_means, self.bias_unit
-        if unit is None:
+        means, unit, units = objective.feature_means, self.bias_unit, self.feature_units
+        if unit is None and len(means) > MANY_FEATURES and hasattr(objective, "expected_steps"):
+            *units, unit = objective.expected_steps
+        elif unit is None:
             spread, penalty = getattr(objective, "feature_spread", 1.0), getattr(objective, "regularization", 0.0)
             unit = max(spread, 2 * math.sqrt(penalty)) * len(means) ** 0.25
-        return CentredCoordinates(means, unit)
+        return CentredCoordinates(means, unit, units)
 
     @property
     def origin(self) -> Origin:
-        """The means of the features, and the unit of the bias."""
-        return Origin(self._means, self._unit)
+        """The means of the features, and all units."""
+        return Origin(self._means, self._units)
 
     def pull_curvature(self, curvature: Curvature) -> Curvature:
         """Return `TᵀHT`."""
@@ -167,20 +178,19 @@ class CentredCoordinates(Coordinates):
         return Curvature.computed(self._pulled(half.T))
 
     def pull_gradients(self, gradients: Array) -> Array:
-        """Return `Tᵀg`: subtract the means times the gradient of the bias, and scale the latter by β."""
+        """Return `Tᵀg`: subtract the means times the gradient of the bias, and multiply by the units."""
         return self._pulled(gradients)
 
     def push(self, updates: Array) -> Array:
-        """Return `Tz`: scale the bias by β, and subtract `μᵀz_w` from it."""
-        pushed = self._by_output(updates).copy()
-        pushed[..., -1] *= self._unit
+        """Return `Tz`: multiply by the units, and subtract `μᵀu_w` from the bias."""
+        pushed = self._by_output(updates) * self._units
         pushed[..., -1] -= pushed[..., :-1] @ self._means
         return pushed.reshape(updates.shape)
 
     def _pulled(self, values: Array) -> Array:
         by_output = self._by_output(values).copy()
         by_output[..., :-1] -= by_output[..., -1:] * self._means
-        by_output[..., -1] *= self._unit
+        by_output *= self._units
         return by_output.reshape(values.shape)
 
     def _by_output(self, values: Array) -> Array:
@@ -196,9 +206,10 @@ class CentredCoordinates(Coordinates):
             raise InvalidInputError("centred coordinates need the means of the features; adapt them to an objective")
         return self.means
 
-    @property
-    def _unit(self) -> float:
-        return 1.0 if self.bias_unit is None else self.bias_unit
+    @cached_property
+    def _units(self) -> Array:
+        features = np.ones(len(self._means)) if self.feature_units is None else self.feature_units
+        return np.append(features, 1.0 if self.bias_unit is None else self.bias_unit)
 
 
 COORDINATES: dict[str, Coordinates] = {"raw": RawCoordinates(), "centred": CentredCoordinates()}

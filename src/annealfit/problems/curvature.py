@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -69,11 +69,16 @@ class Curvature:
 
     @cached_property
     def packed(self) -> tuple[Array, NDArray[np.intp]]:
-        """Entries of the matrices of all blocks in one line, and the ends of blocks (B + 1, 2), for compiled code.
+        """Entries of the matrices of all blocks in one line, and the edges of blocks (B, 3), for compiled code.
 
-        The ends are positions among the parameters and among the entries.
+        The edges are a block's first and last + 1 parameter, and its first entry.
         """
-        return self.matrix.reshape(-1), np.array([[0, 0], [self.size, self.size**2]])
+        return self.matrix.reshape(-1), np.array([[0, self.size, 0]])
+
+    @property
+    def alone(self) -> tuple[NDArray[np.intp], Array]:
+        """Parameters that are coupled to no other, which belong to no block, and their curvatures."""
+        return np.empty(0, np.intp), np.empty(0)
 
     @cached_property
     def diagonal(self) -> Array:
@@ -157,6 +162,12 @@ class Curvature:
         more = share * float(self.diagonal.mean()) or share  # a matrix of zeros has no scale
         return Curvature(self.matrix + more * np.eye(self.size))
 
+    def without_rounding(self, share: float) -> Curvature:
+        """Return the curvature without couplings below this share of `√(G_ii G_jj)`; blocks keep all of theirs."""
+        scales = np.sqrt(np.abs(self.diagonal))
+        kept = np.where(np.abs(self.matrix) < share * scales * scales[:, None], 0.0, self.matrix)
+        return self if np.array_equal(kept, self.matrix) else Curvature.computed(kept)
+
     def thinned(self, max_couplings: int, bits: int) -> Curvature:
         """Return an upper bound of the curvature whose problems of `bits` bits have at most so many couplings."""
         within = self.size * bits * (bits - 1) // 2  # couplings of the bits of one parameter are never dropped
@@ -213,19 +224,24 @@ def sparsify(matrix: Array, max_pairs: int) -> Array:
 
 
 def _joined(name: str) -> cached_property[Array]:
-    """Return a property that joins an array of every block."""
+    """Return a property that joins an array (D,) of every block; of parameters alone it is their curvature."""
 
     def join(whole: BlockCurvature) -> Array:
-        return read_only(np.concatenate([getattr(part, name).ravel() for _, part in whole.blocks]))
+        joined = np.empty(whole.size)
+        joined[whole.alone[0]] = np.abs(whole.alone[1]) if name == "row_norms" else whole.alone[1]
+        for block, part in whole.blocks:
+            joined[block] = getattr(part, name)
+        return read_only(joined)
 
     return cached_property(join)
 
 
-def _assembled(name: str) -> cached_property[Array]:
+def _assembled(name: str, of_alone: Callable[[Array], Array]) -> cached_property[Array]:
     """Return a property that is a block-diagonal matrix (D, D) of a matrix of every block."""
 
     def assemble(whole: BlockCurvature) -> Array:
-        matrix = np.zeros((whole.size, whole.size))
+        matrix, (places, values) = np.zeros((whole.size, whole.size)), whole.alone
+        matrix[places, places] = of_alone(values)
         for block, part in whole.blocks:
             matrix[block, block] = getattr(part, name)
         return read_only(matrix)
@@ -236,22 +252,33 @@ def _assembled(name: str) -> cached_property[Array]:
 class BlockCurvature(Curvature):
     """A block-diagonal curvature: zeros between blocks are neither stored nor multiplied.
 
-    Samplers that do not use blocks find the full matrix in `matrix`.
+    Parameters that are coupled to no other are given as an array of their curvatures, and belong to no block. Samplers
+    that do not use blocks find the full matrix in `matrix`.
 
-    >>> curvature = BlockCurvature([Curvature([[2.0, 0.5], [0.5, 1.0]]), Curvature([[4.0]])])
-    >>> curvature.size, curvature.solve(np.array([[0.0, 0.0, 8.0]])).round(6).tolist()
-    (3, [[0.0, 0.0, 2.0]])
+    >>> curvature = BlockCurvature([Curvature([[2.0, 0.5], [0.5, 1.0]]), np.array([4.0, 1.0])])
+    >>> curvature.size, curvature.solve(np.array([[0.0, 0.0, 8.0, 3.0]])).round(6).tolist()
+    (4, [[0.0, 0.0, 2.0, 3.0]])
     """
 
     _blocks: tuple[tuple[slice, Curvature], ...]
-    matrix, inverse, factor = _assembled("matrix"), _assembled("inverse"), _assembled("factor")
+    _alone: tuple[NDArray[np.intp], Array]
+    _size: int
+    matrix = _assembled("matrix", np.asarray)
+    inverse = _assembled("inverse", lambda alone: 1 / _away_from_zero(alone))
+    factor = _assembled("factor", lambda alone: np.sqrt(_away_from_zero(alone)))
     diagonal, row_sums, row_norms = _joined("diagonal"), _joined("row_sums"), _joined("row_norms")
-    _entries, _factor_entries = _joined("matrix"), _joined("factor")
 
-    def __init__(self, parts: Sequence[Curvature]) -> None:
-        ends = np.cumsum([part.size for part in parts]).tolist()
-        slices = [slice(end - part.size, end) for part, end in zip(parts, ends, strict=True)]
-        self.__dict__.update(_blocks=tuple(zip(slices, parts, strict=True)), _parts={})
+    def __init__(self, parts: Sequence[Curvature | Array]) -> None:
+        ends = np.cumsum([len(part) if isinstance(part, np.ndarray) else part.size for part in parts]).tolist()
+        blocks, places, values = [], [np.empty(0, np.intp)], [np.empty(0)]
+        for first, last, part in zip([0, *ends], ends, parts, strict=False):
+            if isinstance(part, np.ndarray):
+                places.append(np.arange(first, last))
+                values.append(part)
+            else:
+                blocks.append((slice(first, last), part))
+        alone = np.concatenate(places), read_only(np.concatenate(values))
+        self.__dict__.update(_blocks=tuple(blocks), _alone=alone, _size=ends[-1], _parts={})
 
     @property
     def blocks(self) -> Sequence[tuple[slice, Curvature]]:
@@ -259,35 +286,59 @@ class BlockCurvature(Curvature):
         return self._blocks
 
     @property
+    def alone(self) -> tuple[NDArray[np.intp], Array]:
+        """Parameters that are coupled to no other, and their curvatures."""
+        return self._alone
+
+    @property
     def size(self) -> int:
         """Number of parameters, D."""
-        return self._blocks[-1][0].stop
+        return self._size
 
     @cached_property
     def packed(self) -> tuple[Array, NDArray[np.intp]]:
-        """Entries of the matrices of all blocks in one line, and the ends of blocks."""
-        ends = np.cumsum([[part.size, part.size**2] for _, part in self.blocks], axis=0)
-        return self._entries, np.concatenate([[[0, 0]], ends])
+        """Entries of the matrices of all blocks in one line, and the edges of blocks (B, 3)."""
+        return _packed([(block, part.matrix) for block, part in self.blocks])
+
+    @cached_property
+    def _packed_factors(self) -> tuple[Array, NDArray[np.intp]]:
+        return _packed([(block, part.factor) for block, part in self.blocks])
 
     @cached_property
     def largest_coupling(self) -> float:
         """Largest absolute entry off the diagonal."""
-        return max(part.largest_coupling for _, part in self.blocks)
+        return max((part.largest_coupling for _, part in self.blocks), default=0.0)
 
     @cached_property
     def is_convex(self) -> bool:
         """Whether every block is convex."""
-        return all(part.is_convex for _, part in self.blocks)
+        return all(part.is_convex for _, part in self.blocks) and bool((self.alone[1] >= 0).all())
 
     def solve(self, values: Array) -> Array:
         """Return `G⁻¹v` for every row of values (P, D)."""
         from annealfit.problems import _kernels  # numba takes a moment to load
 
-        return _kernels.solve(self._factor_entries, self.packed[1], np.ascontiguousarray(values))
+        places, alone = self.alone
+        return _kernels.solve(*self._packed_factors, places, _away_from_zero(alone), np.ascontiguousarray(values))
+
+    def without_rounding(self, share: float) -> Curvature:
+        """Return the curvature."""
+        return self
 
     def times(self, values: Array) -> Array:
         """Return `Gv` for every row of values (…, D)."""
         from annealfit.problems import _kernels
 
         rows = np.ascontiguousarray(values).reshape(-1, self.size)
-        return _kernels.multiply(*self.packed, rows).reshape(values.shape)
+        return _kernels.multiply(*self.packed, *self.alone, rows).reshape(values.shape)
+
+
+def _away_from_zero(alone: Array) -> Array:
+    return np.maximum(alone, 1e-10 * alone.mean() or 1.0) if (alone == 0).any() else alone
+
+
+def _packed(matrices: Sequence[tuple[slice, Array]]) -> tuple[Array, NDArray[np.intp]]:
+    starts = np.cumsum([0, *(matrix.size for _, matrix in matrices)])
+    edges = [[block.start, block.stop, start] for (block, _), start in zip(matrices, starts.tolist(), strict=False)]
+    entries = np.concatenate([np.empty(0), *(matrix.ravel() for _, matrix in matrices)])
+    return read_only(entries), np.array(edges, np.intp).reshape(-1, 3)

@@ -61,11 +61,34 @@ class Encoding:
     def encode(self, updates: ArrayLike) -> NDArray[np.uint8]:
         """Return the bits (…, K) of the levels nearest to updates (…), clipped to the range."""
         position = (np.asarray(updates, dtype=float) / self.resolution + (self.levels - 1)) / 2
-        level = np.clip(np.rint(position), 0, self.levels - 1).astype(np.int64)
-        return ((level[..., None] >> np.arange(self.bits)) & 1).astype(np.uint8)
+        return bits_of(np.clip(np.rint(position), 0, self.levels - 1), self.bits)
+
+
+def bits_of(levels: NDArray[Any], bits: int) -> NDArray[np.uint8]:
+    """Return the bits (…, K) of levels 0 … 2^K − 1, the finest first.
+
+    >>> levels_of(bits_of(np.array([5, 2]), bits=3)).tolist()
+    [5, 2]
+    """
+    found = np.empty((*levels.shape, bits), np.uint8)
+    rest: NDArray[np.uint32] = levels.astype(
+        np.uint8 if bits <= 8 else np.uint32
+    )  # many at once: small numbers are quick
+    for bit in range(bits):
+        found[..., bit] = rest & 1
+        rest >>= 1
+    return found
+
+
+def levels_of(bits: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the levels 0 … 2^K − 1 of bits (…, K)."""
+    count = bits.shape[-1]
+    levels = np.zeros(bits.shape[:-1], np.uint8 if count <= 8 and bits.dtype == np.uint8 else np.int64)
+    for bit in range(count - 1, -1, -1):
+        levels = 2 * levels + bits[..., bit]
+    return levels.astype(np.int64, copy=False)
 
 
 def odd_levels(bits: NDArray[Any]) -> NDArray[np.int64]:
     """Return the levels −(2^K − 1), …, −1, 1, …, 2^K − 1 of bits (…, K): integers, so exactly symmetric."""
-    powers = 1 << np.arange(bits.shape[-1], dtype=np.int64)
-    return 2 * (bits @ powers) - (powers[-1] * 2 - 1)
+    return 2 * levels_of(bits) - ((1 << bits.shape[-1]) - 1)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.problems.curvature import Curvature
-from annealfit.problems.encoding import Encoding
+from annealfit.problems.encoding import Encoding, levels_of
 from annealfit.problems.problem import Problems
 
 
@@ -57,8 +57,8 @@ class Levels:
 
     def decode(self, bits: NDArray[np.uint8]) -> Array:
         """Return the values (…) of bits (…, K)."""
-        numbers = bits @ (1 << np.arange(bits.shape[-1], dtype=np.int64))
-        return self.low + (self.high - self.low) / ((1 << int(self.bits)) - 1) * numbers
+        spacing = (self.high - self.low) / ((1 << int(self.bits)) - 1)
+        return np.asarray(self.low + spacing * levels_of(bits), dtype=np.float64)
 
     def encode(self, values: ArrayLike) -> NDArray[Any]:
         """Return the bits (…, K) of the levels nearest to values (…)."""

@@ -238,7 +238,7 @@ class Trainer:
             if curvature is None:
                 lazy = getattr(given, "in_coordinates", None)
                 curvature = lazy(self._coordinates) if lazy else self._coordinates.pull_curvature(given)
-                curvature = _without_rounding(curvature)
+                curvature = curvature.without_rounding(ROUNDING)
                 if self.method.max_couplings is not None:
                     curvature = curvature.thinned(self.method.max_couplings, self.bits)
             self._curvatures[given] = curvature
@@ -481,15 +481,6 @@ def _save(checkpoint: CheckpointFile, state: Any, rows: Sequence[HistoryRow]) ->
 def is_interrupt(error: BaseException | None) -> bool:
     """Whether an error is Ctrl-C; inside compiled code it ends in a SystemError with that cause."""
     return error is not None and (isinstance(error, KeyboardInterrupt) or is_interrupt(error.__cause__))
-
-
-def _without_rounding(curvature: Curvature) -> Curvature:
-    """Return the curvature without couplings that are rounding; blocks have none."""
-    if len(curvature.blocks) > 1:
-        return curvature
-    matrix, scales = curvature.matrix, np.sqrt(np.abs(curvature.diagonal))
-    kept = np.where(np.abs(matrix) < ROUNDING * scales * scales[:, None], 0.0, matrix)
-    return curvature if np.array_equal(kept, matrix) else Curvature.computed(kept)
 
 
 def _checked_ranges(given: Any, verb: str, count: int) -> Array:

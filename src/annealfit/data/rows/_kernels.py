@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import intp, njit, types, void
+from numba import int32, intp, njit, types, void
 from numba.extending import intrinsic
 
 from annealfit._support._vectors import LANES, convert, load, multiply_add, repeat, store
-from annealfit._support.compiled import In1, In2, In3, InInt1, Out1, Out2, array, compiled
+from annealfit._support.compiled import In1, In2, In3, InInt1, Out1, Out2, array, compiled, constant
 
-OutBool1 = array(types.boolean, 1)
+OutBool1, InInt32 = array(types.boolean, 1), constant(int32, 1)
 ROWS_IN_REGISTERS = 64  # rows whose sums are added up in registers
 ROWS = 512  # at a time: their outputs of ten classes stay in the cache
 PRODUCT_ROWS = 128  # the same where products of all pairs of outputs are formed
@@ -70,6 +70,38 @@ def gram_of_block(features, origin, roots, first, last, gram):
             gram[i, j] = gram[j, i] = products[j, i]
         gram[i, size] = gram[size, i] = sums[i]
     gram[size, size] = total
+
+
+@compiled(void(In2, In1, In1, Out1), fastmath=ANY_ORDER)
+def add_squares(features, origin, values, found):
+    """Add `Σ v (x − o)²` to `found` (d,), of features (n, d or more), origin (d,) and values (n,)."""
+    for row in range(len(features)):
+        x, value = features[row], values[row]
+        for j in range(len(origin)):
+            found[j] += value * (x[j] - origin[j]) ** 2
+
+
+@compiled(void(In1, InInt32, InInt1, In1, Out2), void(In1, InInt1, InInt1, In1, Out2))
+def gram_of_sparse_block(data, rows, starts, values, gram):
+    """Set gram to `Σ v x xᵀ` of sparse columns and a constant 1.
+
+    Column j has the entries starts[j] … starts[j + 1] − 1 of data and rows; values are (n,).
+    """
+    size, scaled = len(starts) - 1, np.zeros(len(values))
+    for j in range(size):
+        total = 0.0
+        for k in range(starts[j], starts[j + 1]):
+            scaled[rows[k]] = data[k] * values[rows[k]]
+            total += scaled[rows[k]]
+        gram[j, size] = gram[size, j] = total
+        for i in range(j + 1):
+            product = 0.0
+            for k in range(starts[i], starts[i + 1]):
+                product += data[k] * scaled[rows[k]]
+            gram[i, j] = gram[j, i] = product
+        for k in range(starts[j], starts[j + 1]):
+            scaled[rows[k]] = 0.0
+    gram[size, size] = values.sum()
 
 
 # Sums of the softmax and the logistic link

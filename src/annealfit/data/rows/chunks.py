@@ -68,10 +68,21 @@ class Chunk(ABC):
         parts = [whole[np.ix_(chosen, chosen)] for chosen in (np.r_[block, len(whole) - 1] for block in blocks)]
         return _shifted_grams(parts, blocks, origin)
 
+    def squares(self, values: Array, origin: Array | None = None) -> Array:
+        """Return `Σ v (x − o)²` of every feature (d,), measured from `origin` (d,), of values (n,) ≥ 0."""
+        found = self._plain_squares(values)
+        if origin is None:
+            return found
+        sums = self.moments(values[None])[0]
+        return np.maximum(found + origin * (sums[-1] * origin - 2 * sums[:-1]), 0.0)
+
+    def _plain_squares(self, values: Array) -> Array:
+        return self.gram(values).diagonal()[:-1]
+
     def column_sums(self) -> Array:
         """Return weighted sums over rows of every column, its squares and its magnitudes (or upper bounds), (3, D)."""
         ones = self.weighted(np.ones(len(self.labels)))
-        squares = self.gram(ones).diagonal()
+        squares = np.append(self._plain_squares(ones), self.total_weight)
         return np.stack([self.moments(ones[None])[0], squares, np.sqrt(self.total_weight * squares)])
 
     def thinned(self, every: int) -> Chunk:
@@ -169,14 +180,22 @@ class DenseChunk(Chunk):
         """Compute the blocks only, in double precision."""
         from annealfit.data.rows import _kernels  # numba takes a moment to load
 
-        features, roots, grams = np.ascontiguousarray(self._exact), np.sqrt(values), []
-        start = np.zeros(features.shape[1])
-        if origin is not None:
-            start[: len(origin)] = origin
-        for block in blocks:
-            grams.append(np.empty((block.stop - block.start + 1,) * 2))
-            _kernels.gram_of_block(features, start, roots, block.start, block.stop, grams[-1])
+        features, start = np.ascontiguousarray(self._exact), self._start(origin)
+        roots, grams = np.sqrt(values), [np.empty((block.stop - block.start + 1,) * 2) for block in blocks]
+        for block, gram in zip(blocks, grams, strict=True):
+            _kernels.gram_of_block(features, start, roots, block.start, block.stop, gram)
         return grams
+
+    def squares(self, values: Array, origin: Array | None = None) -> Array:
+        """Return `Σ v (x − o)²` of every feature (d,)."""
+        from annealfit.data.rows import _kernels
+
+        start, found = self._start(origin), np.zeros(self.features.shape[1])
+        _kernels.add_squares(np.ascontiguousarray(self._exact), start, np.ascontiguousarray(values), found)
+        return found
+
+    def _start(self, origin: Array | None) -> Array:
+        return np.zeros(self.features.shape[1]) if origin is None else origin
 
     def thinned(self, every: int) -> Chunk:
         """Return one group of 64 neighbouring rows in `every`."""
@@ -315,6 +334,7 @@ class SparseChunk(Chunk):
 
         self._features = csr_array(features)
         self._transposed = self._features.T.tocsr()
+        self._transposed.sum_duplicates()
         self.labels, self.weights, self.start = labels, weights, start
 
     def project(self, weights: Array) -> Array:
@@ -332,12 +352,27 @@ class SparseChunk(Chunk):
     def column_sums(self) -> Array:
         """Return weighted sums of the columns, their squares and magnitudes (3, D)."""
         weights = self.weighted(np.ones(len(self.labels)))
-        powers = self._transposed, self._transposed.multiply(self._transposed), abs(self._transposed)
+        powers = self._transposed, self._powers(2), self._powers(1)
         return np.stack([np.append(values @ weights, weights.sum()) for values in powers])
 
     def block_grams(self, values: Array, blocks: Sequence[slice], origin: Array | None = None) -> list[Array]:
         """Compute the blocks only."""
-        return _shifted_grams([_sparse_gram(self._transposed[block], values) for block in blocks], blocks, origin)
+        from annealfit.data.rows import _kernels
+
+        columns, grams = self._transposed, [np.empty((block.stop - block.start + 1,) * 2) for block in blocks]
+        for block, gram in zip(blocks, grams, strict=True):
+            starts = columns.indptr[block.start : block.stop + 1].astype(np.intp)
+            own = slice(starts[0], starts[-1])
+            _kernels.gram_of_sparse_block(columns.data[own], columns.indices[own], starts - starts[0], values, gram)
+        return _shifted_grams(grams, blocks, origin)
+
+    def _plain_squares(self, values: Array) -> Array:
+        return self._powers(2) @ values
+
+    def _powers(self, exponent: int) -> Any:
+        """Return the magnitudes of the features to a power (d, n)."""
+        columns = self._transposed
+        return type(columns)((np.abs(columns.data) ** exponent, columns.indices, columns.indptr), columns.shape)
 
     @property
     def entries(self) -> int:

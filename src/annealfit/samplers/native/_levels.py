@@ -311,7 +311,7 @@ def anneal_levels(
     streams = np.empty_like(counters)
     for lane in range(len(seeds)):
         streams[lane] = splitmix(seeds[lane], 1)
-    for block in range(len(edges) - 1):
+    for block in range(len(edges)):
         first, last, curvature = cut_block(entries, edges, block)
         for sweep in range(len(betas)):
             for j in range(last - first):
@@ -365,7 +365,7 @@ def anneal_levels(
                         for k in range(first, last):
                             best[lane, k] = levels[lane, k]
             if stop[0]:
-                return sweep if block == len(edges) - 2 else 0
+                return sweep if block == len(edges) - 1 else 0
     return len(betas)
 
 
@@ -376,7 +376,7 @@ def polish_levels(entries, edges, spacings, top, partners, levels, fields, energ
     A chain moves parameters by a level each. After it no pair of such moves lowers the energy either, where the
     curvature is convex: one of the two goes where the slope leads, and is followed by its best partner.
     """
-    for block in range(len(edges) - 1):
+    for block in range(len(edges)):
         first, last, curvature = cut_block(entries, edges, block)
         own = slice(first, last)
         for lane in range(len(levels)):

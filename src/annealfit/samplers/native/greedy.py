@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from annealfit._support.errors import check_number
+from annealfit.problems.encoding import bits_of
 from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
 from annealfit.samplers.native.annealing import in_threads, new_flag
 from annealfit.samplers.native.levels import LevelChains
@@ -87,7 +88,7 @@ class GreedyDescent(Sampler):
             )
             chains.polish(with_chains=True)
             levels = chains.levels
-        bits = ((levels[..., None] >> np.arange(problems.bits)) & 1).astype(np.uint8)
+        bits = bits_of(levels, problems.bits)
         energies = problems.energies(problems.decode(bits))
         info: SolveInfo = {"sampling_seconds": time.perf_counter() - began}
         return [Samples(bits[p : p + 1], energies[p : p + 1], info) for p in range(len(bits))]

@@ -24,6 +24,7 @@ from annealfit._support.arrays import Array
 from annealfit._support.errors import InvalidInputError, check_number
 from annealfit.problems.bounds import TIGHT, compile_kernel, relax
 from annealfit.problems.curvature import Curvature
+from annealfit.problems.encoding import bits_of, levels_of
 from annealfit.problems.problem import Problems, QuadraticProblem, group_by_curvature
 from annealfit.samplers.native.annealing import Limit, Stop, in_threads, new_flag
 from annealfit.samplers.native.levels import LevelAnnealer
@@ -244,8 +245,8 @@ class Search:
         from annealfit.samplers.native import _lattice  # numba takes a moment to load
 
         self._kernels, self._order, self._bits = _lattice, branching.order, problem.bits
-        first = LevelAnnealer(num_sweeps=0).solve(problem, [0])[0].best_bits @ (1 << np.arange(problem.bits))
-        best = 2.0 * first[self._order] - (problem.levels - 1)
+        first = levels_of(LevelAnnealer(num_sweeps=0).solve(problem, [0])[0].best_bits)
+        best = 2 * first[self._order].astype(np.float64) - (problem.levels - 1)
         self._lattice, minimum, centres, energy = _lattice_of(branching, problem, best)
         rows, squares = np.zeros((8, len(best))), np.zeros((3, len(best), len(best)))
         self._stack = stack = _lattice.Stack(np.zeros(3), *rows[:7], *squares, rows[7])  # type: ignore[call-arg]
@@ -274,7 +275,7 @@ class Search:
         """The best bits so far, (D, K)."""
         levels = np.empty(len(self._stack.best), dtype=np.int64)
         levels[self._order] = (self._stack.best + self._lattice.edge) / 2
-        return ((levels[:, None] >> np.arange(self._bits)) & 1).astype(np.uint8)
+        return bits_of(levels, self._bits)
 
     def lower_bound(self) -> float:
         """A number that no energy is below."""

@@ -21,6 +21,7 @@ from annealfit._support.randomness import descend
 from annealfit._support.threads import WORTH_THREADS, blas_threads
 from annealfit.problems.bounds import QUICK, compile_kernel, relax
 from annealfit.problems.curvature import Curvature
+from annealfit.problems.encoding import bits_of
 from annealfit.problems.problem import Problems
 from annealfit.samplers.native.annealing import Annealer, BetaRange, Limit, Stop, flag_after, in_threads, new_flag
 from annealfit.samplers.protocol import Samples
@@ -85,7 +86,7 @@ class LevelChains:
         self._fields = self._current_fields()
         self._counters = np.zeros(lanes, dtype=np.uint64)  # draws so far
         # The energy of every block of the curvature, counted from the start; the best states, if they are kept.
-        self._energies = np.zeros((lanes, len(self.curvature.packed[1]) - 1))
+        self._energies = np.zeros((lanes, len(self.curvature.blocks)))
         self._lowest, self._best = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
 
     @property
@@ -127,10 +128,10 @@ class LevelChains:
 
     def return_to_best(self) -> None:
         """Go back to the best states where they are better than the present ones, block by block of the curvature."""
-        edges = self.curvature.packed[1][:, 0]
-        better = np.repeat(self._lowest < self._energies, np.diff(edges), axis=1)
+        better = self._lowest < self._energies
         if better.any():
-            np.copyto(self.levels, self._best, where=better)
+            for number, (block, _) in enumerate(self.curvature.blocks):
+                np.copyto(self.levels[:, block], self._best[:, block], where=better[:, number, None])
             np.minimum(self._energies, self._lowest, out=self._energies)
             self._fields = self._current_fields()
 
@@ -219,22 +220,29 @@ class LevelAnnealer(Annealer):
 
     def _anneal(self, problems: Problems, seeds: NDArray[np.uint64], limit: Limit | None) -> list[Samples]:
         times, reads, top = [time.perf_counter()], self.num_reads, problems.levels - 1
-        spacings = 2 * problems.resolutions
+        spacings, curvature = 2 * problems.resolutions, problems.shared_curvature
         hot, cold = self._beta_ends(problems, spacings)
         gradients = problems.gradients if reads == 1 else np.repeat(problems.gradients, reads, axis=0)
-        steps = np.repeat(spacings, reads * problems.n_parameters).reshape(gradients.shape)
-        line = self._schedule.line(*((hot, cold) if reads == 1 else (np.repeat(hot, reads), np.repeat(cold, reads))))
-        first = self._first_levels(problems, spacings, seeds)
-        started = time.perf_counter()
-        chains = LevelChains(
-            problems.shared_curvature, gradients, steps, -0.5 * top, top, first, seeds, num_threads=self.num_threads
-        )
+        levels = self._first_levels(problems, spacings, seeds)
+        if curvature.blocks:
+            line = self._schedule.line(
+                *((hot, cold) if reads == 1 else (np.repeat(hot, reads), np.repeat(cold, reads)))
+            )
+            steps = np.repeat(spacings, reads * problems.n_parameters).reshape(gradients.shape)
+            started = time.perf_counter()
+            chains = LevelChains(
+                curvature, gradients, steps, -0.5 * top, top, levels, seeds, num_threads=self.num_threads
+            )
+            times.append(time.perf_counter())
+            sweeps = self._run(chains, line, limit and limit.earlier(FIELDS_AT_THE_END * (times[-1] - started)))
+            levels, energies = chains.levels, chains.energies()
+        else:  # no parameter is coupled to another, and all are at their best level
+            times.append(time.perf_counter())
+            sweeps, values = 0, np.repeat(spacings, reads)[:, None] * (levels - 0.5 * top)
+            energies = curvature.energies(gradients, values)
         times.append(time.perf_counter())
-        sweeps = self._run(chains, line, limit and limit.earlier(FIELDS_AT_THE_END * (times[-1] - started)))
-        times.append(time.perf_counter())
-        bits = ((chains.levels[..., None] >> np.arange(problems.bits)) & 1).astype(np.uint8)
-        energies = chains.energies().reshape(len(problems), reads)
-        return self._answers(bits.reshape(*energies.shape, *bits.shape[1:]), energies, (hot, cold), sweeps, times)
+        bits = bits_of(levels, problems.bits).reshape(len(problems), reads, *levels.shape[1:], problems.bits)
+        return self._answers(bits, energies.reshape(len(problems), reads), (hot, cold), sweeps, times)
 
     def _beta_ends(self, problems: Problems, spacings: Array) -> tuple[Array, Array]:
         if self.beta_schedule is not None:  # the ends only carry the scale: see Schedule.line
@@ -247,15 +255,20 @@ class LevelAnnealer(Annealer):
         return hottest * scales, COLD * scales
 
     def _first_levels(self, problems: Problems, spacings: Array, seeds: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Where the reads begin, (P·reads, D)."""
-        if self.start == "random":
+        """Where the reads begin, (P·reads, D). Parameters that are coupled to no other are at their best level."""
+        is_random, alone, top = self.start == "random", problems.shared_curvature.alone[0], problems.levels - 1
+        if is_random:
             words = descend(descend(seeds, [0])[:, None], np.arange(problems.n_parameters))
-            return (words >> np.uint64(64 - problems.bits)).astype(np.int64)
+            drawn = (words >> np.uint64(64 - problems.bits)).astype(np.int64)
+            if not len(alone):
+                return drawn
         minima, _ = relax(problems, RELAXATION_SWEEPS, QUICK["relative_gap"])
-        top = problems.levels - 1
         places = minima / spacings[:, None] + (0.5 * top - _kernels().TIE)
         levels = np.rint(np.minimum(np.maximum(places, 0.0), top)).astype(np.int64)
-        return levels if self.num_reads == 1 else np.repeat(levels, self.num_reads, axis=0)
+        levels = levels if self.num_reads == 1 else np.repeat(levels, self.num_reads, axis=0)
+        if is_random:
+            drawn[:, alone] = levels[:, alone]
+        return drawn if is_random else levels
 
     def _run(self, chains: LevelChains, line: tuple[Array, Array], limit: Limit | None) -> int:
         """Anneal and polish, as far as the limit allows; returns the number of sweeps."""

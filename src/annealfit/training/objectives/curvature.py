@@ -11,6 +11,7 @@ factor of 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -18,22 +19,26 @@ import numpy as np
 
 from annealfit._support.arrays import Array
 from annealfit.data.rows import Chunk
-from annealfit.problems.coordinates import Coordinates, Origin
+from annealfit.problems.coordinates import MANY_FEATURES, Coordinates, Origin
 from annealfit.problems.curvature import BlockCurvature, Curvature
 from annealfit.training.objectives.linear_head import HeadPoint, LinearHead
 
 CurvatureAt = Callable[[HeadPoint], Sequence[Any]]  # of matrices, Curvature or LazyCurvature
 
 # Chosen by measurement: docs/defaults.md.
-MOST_IN_ONE_BLOCK, BLOCK = 256, 64  # features that are all coupled; features of a block, if there are more
+BLOCK = 64  # features that are coupled, where there are many
 ROWS_PER_PARAMETER, FEWEST_ROWS = 24, 2048  # of the sample that a local curvature is computed from
+# A block's features are alone if the squared correlations of one with the others add up to less than this, on average.
+LEAST_COUPLING = 0.1
 
 
 class Local:
     """The mean over outputs of the Hessian, `Xᵀ diag(ω) X/N + Λ`, ω the mean of `π(1 − π)`; not a bound.
 
     All outputs share it, and it is computed from a sample of many rows. With many features it is block-diagonal: each
-    block fits into a processor's cache, or onto a chip. Couplings between blocks are left to the acceptance rule.
+    block fits into a processor's cache, or onto a chip. Couplings between blocks are left to the acceptance rule, and
+    so are those within a block whose features are hardly correlated: then the problem has no couplings there, and the
+    best level of every parameter is known without a search.
 
     A feature that is rarely different from a constant may be constant in the sample. Without curvature its updates
     would dwarf all others, so the variance that the sample lacks is added.
@@ -41,13 +46,14 @@ class Local:
 
     def __init__(self, head: LinearHead) -> None:
         n_features = head.n_parameters - 1
-        count = 1 if n_features <= MOST_IN_ONE_BLOCK else -(-n_features // BLOCK)
+        count = 1 if n_features <= MANY_FEATURES else -(-n_features // BLOCK)
         edges = [round(index * n_features / count) for index in range(count + 1)]
-        self._blocks = [slice(first, last) for first, last in pairwise(edges)]
-        width = max(block.stop - block.start for block in self._blocks)
+        self.blocks = [slice(first, last) for first, last in pairwise(edges)]
+        width = max(block.stop - block.start for block in self.blocks)
         sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, FEWEST_ROWS))
-        self._sample = head if sampled is head.rows else LinearHead(sampled, head.regularization)
-        self._lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head, self._sample)
+        self.sample = head if sampled is head.rows else LinearHead(sampled, head.regularization)
+        self.lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head, self.sample)
+        self._coupled: tuple[Coordinates, list[bool]] | None = None
 
     def measure(self, point: HeadPoint) -> float:
         """Return the cross-entropy, or with several blocks the root of the loss.
@@ -55,11 +61,54 @@ class Local:
         Where the cross-entropy is small most rows are decided, and the loss has little curvature. With couplings left
         out a new curvature is worth half as many computations, and near the end, where the penalty dominates, none.
         """
-        return point.cross_entropy if len(self._blocks) == 1 else point.loss**0.5
+        return point.cross_entropy if len(self.blocks) == 1 else point.loss**0.5
 
     def __call__(self, point: HeadPoint) -> Sequence[LocalCurvature]:
         """Return the curvature; coordinates decide which entries are needed."""
-        return (LocalCurvature(self._sample, point.weights, self._blocks, self._lacking),)
+        return (LocalCurvature(self, point.weights),)
+
+    def are_coupled(self, coordinates: Coordinates, origin: Origin) -> list[bool]:
+        """Return which blocks have correlated features in these coordinates, at zero weights."""
+        if self._coupled is None or self._coupled[0] is not coordinates:
+            matrices = self.matrices(np.zeros((self.sample.n_parameters, self.sample.n_outputs)), self.blocks, origin)
+            coupled = []
+            for matrix in matrices:
+                scales = 1 / np.sqrt(np.maximum(matrix.diagonal()[:-1], np.finfo(float).tiny))
+                correlations = matrix[:-1, :-1] * scales * scales[:, None]
+                coupled.append(float((correlations**2).sum()) - len(scales) > LEAST_COUPLING * len(scales))
+            self._coupled = coordinates, coupled
+        return self._coupled[1]
+
+    def matrices(self, weights: Array, blocks: Sequence[slice], origin: Origin) -> list[Array]:
+        """Return the matrices of blocks of features, measured from an origin, and the bias."""
+        head = self.sample
+
+        def term(chunk: Chunk) -> tuple[Array, ...]:
+            """Σ_n a_n ω_n (x_n − o)(x_n − o)ᵀ of every block."""
+            variances = head.link.mean_variances(chunk.project(weights))
+            return tuple(chunk.block_grams(chunk.weighted(variances), blocks, origin.features))
+
+        matrices = list(head.rows.mean(term))
+        units = np.broadcast_to(origin.units, head.n_parameters)
+        for block, matrix in zip(blocks, matrices, strict=True):
+            diagonal = matrix.reshape(-1)[: -len(matrix) : len(matrix) + 1]
+            diagonal += head.ridge[block] + matrix[-1, -1] * self.lacking[block]
+            own = np.append(units[block], units[-1])
+            matrix *= own * own[:, None]
+        return matrices
+
+    def diagonal(self, weights: Array, origin: Origin) -> Array:
+        """Return the diagonal alone (D,)."""
+        head = self.sample
+
+        def term(chunk: Chunk) -> tuple[Array, float]:
+            """Σ_n a_n ω_n (x_n − o)², and Σ_n a_n ω_n."""
+            variances = chunk.weighted(head.link.mean_variances(chunk.project(weights)))
+            return chunk.squares(variances, origin.features), variances.sum()
+
+        squares, mean_variance = head.rows.mean(term)
+        found = np.append(squares + mean_variance * self.lacking, mean_variance) + head.ridge
+        return found * origin.units**2
 
 
 def lacking_variance(head: LinearHead, sample: LinearHead) -> Array:
@@ -70,45 +119,38 @@ def lacking_variance(head: LinearHead, sample: LinearHead) -> Array:
         return np.where((some < 0.5 * whole) & (whole > 1e-9 * head.feature_squares), whole, 0.0)
 
 
+@dataclass(frozen=True, eq=False)
 class LocalCurvature:
     """A local curvature that is computed in given coordinates. It depends on weights and rows only."""
 
-    def __init__(self, head: LinearHead, weights: Array, blocks: Sequence[slice], lacking: Array) -> None:
-        """`lacking` is the variance (d,) of features that the rows of the head do not show."""
-        self._head, self._weights, self._blocks, self._lacking = head, weights, blocks, lacking
-        self.size = head.n_parameters
+    local: Local
+    weights: Array
+
+    @property
+    def size(self) -> int:
+        """Number of parameters, D."""
+        return self.local.sample.n_parameters
 
     def in_coordinates(self, coordinates: Coordinates) -> Curvature:
         """Return the curvature in these coordinates, without couplings between blocks and of the bias to blocks."""
-        origin = getattr(coordinates, "origin", None)
+        local, origin, blocks = self.local, getattr(coordinates, "origin", None), self.local.blocks
         if origin is None:  # the coordinates mix features: all entries are needed
-            everything, bias = slice(0, self.size - 1), slice(self.size - 1, self.size)
-            whole = coordinates.pull_curvature(Curvature.computed(self._matrices([everything], Origin())[0]))
-            return BlockCurvature([whole.part(block) for block in (*self._blocks, bias)]) if self._blocks[1:] else whole
-        matrices = self._matrices(self._blocks, origin)
-        if len(matrices) == 1:
-            return Curvature.computed(matrices[0])
-        parts = [*(matrix[:-1, :-1] for matrix in matrices), matrices[0][-1:, -1:]]
-        return BlockCurvature([Curvature.computed(part) for part in parts])
-
-    def _matrices(self, blocks: Sequence[slice], origin: Origin) -> list[Array]:
-        """Return the matrices of blocks of features, measured from an origin, and the bias."""
-        head, weights = self._head, self._weights
-        link = head.link
-
-        def term(chunk: Chunk) -> tuple[Array, ...]:
-            """Σ_n a_n ω_n (x_n − o)(x_n − o)ᵀ of every block."""
-            variances = link.mean_variances(chunk.project(weights))
-            return tuple(chunk.block_grams(chunk.weighted(variances), blocks, origin.features))
-
-        matrices = list(head.rows.mean(term))
-        for block, matrix in zip(blocks, matrices, strict=True):
-            mean_variance = matrix[-1, -1]
-            diagonal = matrix.reshape(-1)[: -len(matrix) : len(matrix) + 1]
-            diagonal += head.ridge[block] + mean_variance * self._lacking[block]
-            matrix[-1] *= origin.bias_unit
-            matrix[:, -1] *= origin.bias_unit
-        return matrices
+            everything = [slice(0, self.size - 1)]
+            (matrix,) = local.matrices(self.weights, everything, Origin())
+            whole = coordinates.pull_curvature(Curvature.computed(matrix))
+            bias = whole.diagonal[-1:]
+            return BlockCurvature([*map(whole.part, blocks), bias]) if blocks[1:] else whole
+        if len(blocks) == 1:
+            return Curvature.computed(local.matrices(self.weights, blocks, origin)[0])
+        coupled = local.are_coupled(coordinates, origin)
+        chosen = [block for block, is_coupled in zip(blocks, coupled, strict=True) if is_coupled]
+        matrices = iter(local.matrices(self.weights, chosen, origin) if chosen else ())
+        diagonal = local.diagonal(self.weights, origin)
+        parts = [
+            Curvature.computed(next(matrices)[:-1, :-1]) if is_coupled else diagonal[block]
+            for block, is_coupled in zip(blocks, coupled, strict=True)
+        ]
+        return BlockCurvature([*parts, diagonal[-1:]])
 
 
 def gram(head: LinearHead) -> CurvatureAt:

@@ -278,6 +278,22 @@ class LinearHead:
             is_known = spread > 1e-6 * np.sqrt(squares.max(initial=0.0)) and np.isfinite(spread)
         return spread if is_known else 1.0
 
+    @property
+    def expected_steps(self) -> Array:
+        """Sizes of Newton steps from zero weights (D,), relative to each other: `σ_j/(λ + ωσ_j²)`, of the bias `d^¼/ω`.
+
+        The gradient of a weight is proportional to the spread σ_j of the feature, and ω is the mean of `π(1 − π)`.
+        Features that are constant, but for rounding, have a thousandth of the root mean square.
+        """
+        means, squares, classes = self.feature_means, self.feature_squares, self.rows.n_classes
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # weightless rows, huge features
+            variances, variance = squares - means**2, (1 - 1 / classes) / classes
+            spreads = np.sqrt(np.where(variances > 1e-9 * squares, variances, 0.0))
+            steps = spreads / (self.regularization + variance * variances)
+            steps = np.append(np.where(np.isfinite(steps), steps, 0.0), len(means) ** 0.25 / variance)
+            typical = np.sqrt((steps[:-1] ** 2).mean())
+        return np.maximum(steps / typical, 1e-3) if 0 < typical < np.inf else np.ones(len(steps))
+
     def at(self, weights: Array) -> HeadPoint:
         """Return the head at weights (D, outputs)."""
         return HeadPoint(self, weights)
