@@ -30,13 +30,13 @@ def test_idx_comes_back_plain_or_gzipped(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("payload", "error", "message"),
     [
-        (b"", TruncatedFileError, "0 bytes, its header alone needs 16"),
+        (b"", TruncatedFileError, "0 bytes, header and sizes need 16"),
         (idx(IMAGES)[:10], TruncatedFileError, "10 bytes"),
         (idx(IMAGES)[:-1], TruncatedFileError, "39 bytes, 2 × 3 × 4 values need 40"),
         (idx(IMAGES) + b"\0", CorruptFileError, "1 bytes too many"),
-        (b"\x89PNG" + idx(IMAGES), CorruptFileError, "not an IDX file: it starts with 89 50 4e 47"),
+        (b"\x89PNG" + idx(IMAGES), CorruptFileError, "not an IDX file of 3 dimensions: it starts with 89 50 4e 47"),
         (idx(IMAGES, 0x07), CorruptFileError, "not an IDX file"),
-        (idx(IMAGES[0]) + b"\0" * 8, CorruptFileError, "2 dimensions, 3 are needed"),
+        (idx(IMAGES[0]) + b"\0" * 8, CorruptFileError, "not an IDX file of 3 dimensions: it starts with 00 00 08 02"),
     ],
 )
 def test_bad_idx(payload, error, message):

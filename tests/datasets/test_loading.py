@@ -100,7 +100,7 @@ def test_files_that_changed_are_read_again(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"n_images": 0, "n_labels": 0}, CorruptFileError, "no image of the classes 0, 1"),
+        ({"n_images": 0, "n_labels": 0}, InvalidInputError, "n_train of mnist is 1000; .* at most 0"),
         ({"n_labels": 19}, CorruptFileError, "20 images, .* 19 labels"),
         ({"first_label": 1}, CorruptFileError, "label 10; its labels go from 0 to 9"),
     ],

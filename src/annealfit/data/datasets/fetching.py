@@ -49,13 +49,8 @@ def data_directory(directory: StrPath | None = None) -> Path:
     """Return the directory given, else that of the environment variable ANNEALFIT_DATA, else the user's cache."""
     if chosen := directory or os.environ.get(ENVIRONMENT):
         return Path(chosen).expanduser()
-    try:
-        return Path(require("pooch", extra="data", purpose="the default data directory").os_cache("annealfit"))
-    except MissingDependencyError as error:
-        raise MissingDataError(
-            f"there is no data directory: set the environment variable {ENVIRONMENT}, "
-            f"or install what downloads data: pip install 'annealfit[data]'"
-        ) from error
+    purpose = f"a data directory, unless you set the environment variable {ENVIRONMENT},"
+    return Path(require("pooch", extra="data", purpose=purpose).os_cache("annealfit"))
 
 
 def is_available(name: str, directory: StrPath | None = None) -> bool:
@@ -67,7 +62,7 @@ def is_available(name: str, directory: StrPath | None = None) -> bool:
     files = [file for file in DATASETS[choose("data set", name, DATASETS)].files if not file.optional]
     try:
         return not files or None not in _locate(data_directory(directory), files).values()
-    except MissingDataError:
+    except MissingDependencyError:  # there is no data directory
         return False
 
 
@@ -166,13 +161,13 @@ def fetch(
 
 def _from_first_address(
     addresses: tuple[str, ...], files: list[DataFile], directory: Path, progress: Progress | None
-) -> dict[DataFile, bytes]:
-    """Return the checked contents of files that come together, from the first address that has them."""
+) -> dict[DataFile, tuple[bytes, str]]:
+    """Return the contents and digests of files that come together, from the first address that has the official."""
     failures: list[AnnealfitError] = []
     for address in addresses:
         try:
             with part_file(directory / "download") as (_, path):
-                _download(address, path, progress)
+                _download(address, path, MAX_ARCHIVE_BYTES if files[0].member else MAX_PAYLOAD_BYTES, progress)
                 return _checked_contents(path, address, files)
         except (DownloadError, FileFormatError) as error:
             failures.append(error)
@@ -184,7 +179,7 @@ def _from_first_address(
     )
 
 
-def _download(address: str, path: Path, progress: Progress | None) -> None:
+def _download(address: str, path: Path, most_bytes: int, progress: Progress | None) -> None:
     requests = require("requests", extra="data", purpose="downloading data")
     settings = {"stream": True, "timeout": _TIMEOUT_SECONDS, "headers": {"Accept-Encoding": "identity"}}  # .gz as it is
     try:
@@ -193,9 +188,9 @@ def _download(address: str, path: Path, progress: Progress | None) -> None:
             stated = response.headers.get("Content-Length", "")
             total = int(stated) if stated.isdecimal() else None
             for chunk in response.iter_content(2**16):
-                if max(file.tell(), total or 0) > MAX_ARCHIVE_BYTES:
-                    raise DownloadError(
-                        f"{address} was stopped: it sends more than the {MAX_ARCHIVE_BYTES:,} bytes of any data set"
+                if max(file.tell(), total or 0) > most_bytes:
+                    raise UnsafeArchiveError(
+                        f"{address} was stopped: it sends more than the {most_bytes:,} bytes of any data set"
                     )
                 file.write(chunk)
                 if progress is not None:
@@ -204,42 +199,31 @@ def _download(address: str, path: Path, progress: Progress | None) -> None:
         raise DownloadError(f"{address} could not be downloaded: {error}") from error
 
 
-def _checked_contents(path: Path, address: str, files: list[DataFile]) -> dict[DataFile, bytes]:
-    """Return the content of the one file that was downloaded, or of files in the archive, if the digests are right."""
-    if files[0].member:
-        members = read_members(path, [file.member for file in files], address)
-    elif path.stat().st_size > MAX_PAYLOAD_BYTES:
-        raise UnsafeArchiveError(f"{address} is larger than {MAX_PAYLOAD_BYTES} bytes, which no file here is")
-    else:
-        members = {"": path.read_bytes()}
+def _checked_contents(path: Path, address: str, files: list[DataFile]) -> dict[DataFile, tuple[bytes, str]]:
+    """Return content and digest of the file that was downloaded, or of files in the archive, if they are official."""
+    members = [file.member for file in files]
+    contents = read_members(path, members, address) if files[0].member else {"": path.read_bytes()}
     with path.open("rb") as archive:
         archive_sha256 = hashlib.file_digest(archive, "sha256").hexdigest()
+    checked = {}
     for file in files:
-        found = _payload_sha256(members[file.member], f"{file.path} from {address}")
-        if file.payload_sha256 is None and file.archive_sha256 != archive_sha256:
-            raise DigestError(
-                f"{address} is not the official archive: its SHA-256 is {archive_sha256}, not {file.archive_sha256}"
-            )
-        if file.payload_sha256 not in (None, found):
-            raise DigestError(
-                f"{file.path} from {address} is not the official file: the SHA-256 of its payload is {found}, "
-                f"not {file.payload_sha256}"
-            )
-    return {file: members[file.member] for file in files}
+        content = contents[file.member]
+        digest = hashlib.sha256(decompress(io.BytesIO(content), f"{file.path} from {address}")).hexdigest()
+        what, found, official = f"{file.path} from {address}", digest, file.payload_sha256
+        if not official:
+            what, found, official = f"the archive {address}", archive_sha256, file.archive_sha256
+        if found != official:
+            raise DigestError(f"{what} is not the official file: the SHA-256 of its payload is {found}, not {official}")
+        checked[file] = content, digest
+    return checked
 
 
-def _payload_sha256(content: bytes, name: str) -> str:
-    return hashlib.sha256(decompress(io.BytesIO(content), name)).hexdigest()
-
-
-def _store(directory: Path, folder: Path, contents: dict[DataFile, bytes]) -> None:
+def _store(directory: Path, folder: Path, contents: dict[DataFile, tuple[bytes, str]]) -> None:
     """Write files, and record the digests of those that have no published one; their archive was verified."""
-    digests = {}
-    for file, content in contents.items():
+    digests = {Path(file.path).name: digest for file, (_, digest) in contents.items() if not file.payload_sha256}
+    for file, (content, _) in contents.items():
         with replacing(directory / file.path) as out:
             out.write(content)
-        if file.payload_sha256 is None:
-            digests[Path(file.path).name] = _payload_sha256(content, file.path)
     if digests:
         with replacing(folder / RECORD) as out:
             recorded = sorted((_read_record(folder) | digests).items())

@@ -133,47 +133,35 @@ def parse_idx(payload: bytes, name: str, n_dimensions: int) -> NDArray[np.uint8]
     >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), "labels", 1).tolist()
     [7, 8, 9]
     """
-    header_bytes = 4 + 4 * n_dimensions
-    if len(payload) < header_bytes:
-        raise TruncatedFileError(
-            f"{name} was cut short: it has {len(payload)} bytes, its header alone needs {header_bytes}; get it again"
-        )
-    if payload[:3] != b"\0\0\x08":
-        raise CorruptFileError(f"{name} is not an IDX file: it starts with {payload[:4].hex(' ')}, not with 00 00 08")
-    if payload[3] != n_dimensions:
+    start = 4 + 4 * n_dimensions
+    _check_length(payload[:start], start, name, "header and sizes")
+    if payload[:4] != bytes([0, 0, 8, n_dimensions]):
         raise CorruptFileError(
-            f"{name} has {payload[3]} dimensions, {n_dimensions} are needed; were images and labels exchanged?"
+            f"{name} is not an IDX file of {n_dimensions} dimensions: it starts with {payload[:4].hex(' ')}, not with "
+            f"00 00 08 {n_dimensions:02}; were images and labels exchanged?"
         )
     shape = tuple(int(n) for n in np.frombuffer(payload, ">u4", n_dimensions, offset=4))
-    _check_length(payload, header_bytes + math.prod(shape), name, f"{' × '.join(map(str, shape))} values")
-    return np.frombuffer(payload, np.uint8, offset=header_bytes).reshape(shape)
-
-
-_CIFAR10_SHAPE = (3, 32, 32)  # stored plane by plane: all red, all green, all blue
-_CIFAR10_RECORD_BYTES = 1 + math.prod(_CIFAR10_SHAPE)
+    _check_length(payload, start + math.prod(shape), name, f"{' × '.join(map(str, shape))} values")
+    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
 
 
 def parse_cifar10(payload: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Return images (N, 32, 32, 3) and labels (N,) of one batch: a label byte, then the red, green and blue plane."""
-    n_records = max(1, math.ceil(len(payload) / _CIFAR10_RECORD_BYTES))
-    contents = f"records of {_CIFAR10_RECORD_BYTES} bytes"
-    _check_length(payload, n_records * _CIFAR10_RECORD_BYTES, name, contents)
-    records = np.frombuffer(payload, np.uint8).reshape(n_records, _CIFAR10_RECORD_BYTES)
+    record = 1 + 3 * 32 * 32
+    count = max(1, math.ceil(len(payload) / record))
+    _check_length(payload, count * record, name, f"records of {record} bytes")
+    records = np.frombuffer(payload, np.uint8).reshape(count, record)
     labels = records[:, 0]
     if labels.max() > 9:
         raise CorruptFileError(
             f"{name} has the label {labels.max()}, CIFAR-10 has 0 to 9; is it the binary version of CIFAR-10?"
         )
-    return records[:, 1:].reshape(n_records, *_CIFAR10_SHAPE).transpose(0, 2, 3, 1), labels
+    return records[:, 1:].reshape(count, 3, 32, 32).transpose(0, 2, 3, 1), labels
 
 
 def _check_length(payload: bytes, needed: int, name: str, contents: str) -> None:
+    found = f"it has {len(payload)} bytes, {contents} need {needed}; get it again"
     if len(payload) < needed:
-        raise TruncatedFileError(
-            f"{name} was cut short: it has {len(payload)} bytes, {contents} need {needed}; get it again"
-        )
+        raise TruncatedFileError(f"{name} was cut short: {found}")
     if len(payload) > needed:
-        raise CorruptFileError(
-            f"{name} has {len(payload) - needed} bytes too many: {contents} need {needed}, it has {len(payload)}; "
-            f"get it again"
-        )
+        raise CorruptFileError(f"{name} has {len(payload) - needed} bytes too many: {found}")
