@@ -29,6 +29,14 @@ def test_what_is_no_number_or_an_empty_range_is_refused(text):
         parse_numbers(text, "--bits")
 
 
+@pytest.mark.parametrize("text", ["1-99999999999", f"1-{10**30}", "1-9000,20000-29000"])
+def test_more_numbers_than_anyone_means_are_refused_before_there_is_room_for_them(text):
+    with pytest.raises(InvalidInputError, match="at most 10,000 numbers"):
+        parse_numbers(text, "--seeds")
+
+
 def test_no_processes_at_all_is_an_error(tmp_path):
     result = CliRunner().invoke(app, ["reproduce", "digits", "--jobs", "0", "--out", str(tmp_path)])
     assert "--jobs is 0; give a number of processes" in str(result.exception)
+    result = CliRunner().invoke(app, ["reproduce", "digits", "--jobs", "1000000", "--out", str(tmp_path)])
+    assert "--jobs is 1000000; give a number of processes up to 1000" in str(result.exception)

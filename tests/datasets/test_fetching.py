@@ -242,7 +242,7 @@ def test_progress_goes_up_to_the_total(mnist, server, directory):
     assert [done for _, done, _ in own] == sorted(done for _, done, _ in own)
 
 
-@pytest.mark.parametrize("nonsense", [None, "abc", "-5", "1e9", "²"])
+@pytest.mark.parametrize("nonsense", [None, "abc", "-5", "1e9", "²", "9" * 5000])
 def test_a_server_that_does_not_say_how_much_it_sends(mnist, server, directory, nonsense):
     server.unannounced[IMAGES] = nonsense
     calls = []

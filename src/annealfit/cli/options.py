@@ -66,6 +66,8 @@ Coordinates = Annotated[
 Seed = Annotated[int, Option(help="Decides the split, the filters, the initial weights and every anneal.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 
+_MOST_NUMBERS = 10_000  # of an option that lists some
+
 
 def parse_numbers(text: str, option_name: str) -> list[int]:
     """The whole numbers that an option lists, each once; a dash is a range.
@@ -84,6 +86,8 @@ def parse_numbers(text: str, option_name: str) -> list[int]:
             raise InvalidInputError(
                 f"{option_name} is {text!r}; write whole numbers as 3, 1-20 or 1,2,5-8; a range starts with the smaller"
             )
+        if len(numbers) + span[-1] - span[0] >= _MOST_NUMBERS:  # before there is room for them
+            raise InvalidInputError(f"{option_name} is {text!r}; it must be at most {_MOST_NUMBERS:,} numbers")
         numbers += span
     return list(dict.fromkeys(numbers))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from annealfit.studies.report.tables import Cell, Table
 
 _TOLD = ("loss", "cross_entropy", "seconds", "iterations", "stop_reason", "train", "test", "error")  # of a run, as JSON
+_MOST_JOBS = 1000
 Images = StrEnum("Images", ["published", "stated"])
 
 # What the program prints with a TABLE of `reproduce`; the report has all tables.
@@ -73,8 +74,10 @@ def reproduce(
     from annealfit.studies.report.tables import all_tables, to_values
 
     asked = tables or paper.TABLES
-    if jobs == 0:
-        raise InvalidInputError("--jobs is 0; give a number of processes, or -1 for one per processor")
+    if jobs == 0 or jobs > _MOST_JOBS:
+        raise InvalidInputError(
+            f"--jobs is {jobs}; give a number of processes up to {_MOST_JOBS}, or -1 for one per processor"
+        )
     is_there = (lambda name: True) if download else is_available
     specs = paper.runs_of(asked, preset, options.parse_numbers(seeds, "--seeds"), images, is_there)
     # Each data set is loaded once: missing files are an error before hours of work, and warnings are printed once.

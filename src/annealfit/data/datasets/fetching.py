@@ -186,7 +186,7 @@ def _download(address: str, path: Path, most_bytes: int, progress: Progress | No
         with requests.get(address, **settings) as response, path.open("wb") as file:
             response.raise_for_status()
             stated = response.headers.get("Content-Length", "")
-            total = int(stated) if stated.isdecimal() else None
+            total = int(stated) if stated.isdecimal() and len(stated) < 20 else None  # Python reads no 5,000 digits
             for chunk in response.iter_content(2**16):
                 if max(file.tell(), total or 0) > most_bytes:
                     raise UnsafeArchiveError(
