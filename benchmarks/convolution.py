@@ -21,7 +21,7 @@ from annealfit import AnnealedConvNet, load_dataset
 from annealfit.models.baselines import train_adam
 from annealfit.data import convolution as network_rows
 from annealfit.training import FilterMethod
-from annealfit.studies.execute import Fitted, fit_frozen_network, fit_network_by_adam, measure
+from annealfit.studies.execute import fit_frozen_network, fit_network_by_adam, learned, measure
 
 SEEDS = range(42, 47)
 SETTINGS = {"random_state": 42, "patience": None}
@@ -162,7 +162,7 @@ def digits():
             data = load_dataset("digits", seed=seed)
             net = AnnealedConvNet(n_filters=filters, random_state=seed, patience=None)
             for bits, name in zip((1, 2, 3), list(found)[1:4], strict=True):
-                trained = Fitted.of(net.set_params(bits=bits).fit(data.X_train, data.y_train))
+                trained = learned(net.set_params(bits=bits).fit(data.X_train, data.y_train))
                 check_descent(trained.history)
                 found[name].append(measure(data, name, trained))
             found["frozen"].append(measure(data, "frozen", fit_frozen_network(data, net)))

@@ -9,7 +9,7 @@ import pytest
 from annealfit import AnnealedClassifier, AnnealedConvNet, RandomConvFeatures, load_dataset
 from annealfit.studies import execute
 from annealfit.studies import paper_tables as paper
-from annealfit.studies.execute import Fitted, fit_frozen_network, fit_network_by_adam, measure
+from annealfit.studies.execute import fit_frozen_network, fit_network_by_adam, learned, measure
 from annealfit.studies.records import NETWORK_METHODS, RunSpec
 from annealfit.studies.report import tables
 from annealfit.studies.report.tables import groups
@@ -55,7 +55,7 @@ def test_all_three_have_one_loss(data):
     loss, start = net.loss_and_start(data.X_train, data.y_train)
 
     def fit_network(images, net):
-        return Fitted.of(net.fit(images.X_train, images.y_train))
+        return learned(net.fit(images.X_train, images.y_train))
 
     for fit in (fit_frozen_network, fit_network, fit_network_by_adam):
         network = fit(data, net)

@@ -224,7 +224,7 @@ def _solution(row: SolveRow) -> str:
 
 
 _SOLVING = (
-    Column("sampler", lambda row: row.sampler, "fold"),
+    Column("sampler", "{0.sampler}", "fold"),
     Column("residual\n%", lambda row: "0" if row.residual < _ROUNDING else _number(100 * row.residual)),
     Column("success\n%", lambda row: f"{'' if row.proven else '≤ '}{100 * row.success.value:.1f}"),
     Column("from–to", lambda row: f"{100 * row.success.low:.0f}–{100 * row.success.high:.0f}"),
@@ -243,11 +243,11 @@ def _print(found: Comparison) -> None:
         print_table(rows, _SOLVING, title=f"{what};\noptimum proven for {taken.proven.sum()} of {count}")
         say()
     training = (
-        Column("sampler", lambda record: record.method, "fold"),
+        Column("sampler", "{0.method}", "fold"),
         Column("loss ÷\noptimum", lambda record: f"{record.loss / found.optimum.loss:.5f}"),
         Column("test\n%", lambda record: f"{100 * record.test['accuracy']:.1f}"),
         Column("iterations", lambda record: str(record.iterations or "")),
-        Column("seconds", lambda record: f"{record.seconds:.2f}"),
+        Column("seconds", "{0.seconds:.2f}"),
         Column("QPU\nseconds", lambda r: "" if r.access_seconds is None else f"{r.access_seconds:.2f}"),
     )
     for variant, trained in groupby(found.training, key=lambda row: (row.coordinates, row.bits)):

@@ -43,10 +43,10 @@ def datasets(context: typer.Context, as_json: options.Json = False) -> None:
     if as_json:
         return print_json(rows)
     columns = [
-        Column("name", lambda row: row["name"], "left"),
+        Column("name", "{0[name]}", "left"),
         Column("here", lambda row: yes_no(row["available"]), "left"),
-        Column("train / test", lambda row: f"{row['n_train']} / {row['n_test']}", "left"),
-        Column("description", lambda row: row["description"], "fold"),
+        Column("train / test", "{0[n_train]} / {0[n_test]}", "left"),
+        Column("description", "{0[description]}", "fold"),
     ]
     print_table(rows, columns)
 

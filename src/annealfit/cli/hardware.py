@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -139,29 +140,26 @@ def _devices(topologies: list[str] | None, defects: float, solver: Path | None, 
     return devices
 
 
-def _placed(heading: str, cell: Callable[[Any], str], otherwise: str = "–") -> Column:
+def _placed(heading: str, cell: Callable[[Any], str] | str, otherwise: str = "–") -> Column:
     """A column about the embedding, for rows that may have none."""
-    return Column(heading, lambda row: cell(row) if row.embeds else otherwise)
+    return Column(heading, lambda row: Column(heading, cell).text(row) if row.embeds else otherwise)
 
 
 def _print_embeddings(rows: Sequence[Feasibility], one: str) -> None:
     """For every chip, what fits and what it costs; `one` is what a problem is of."""
     columns = [
-        Column("features", lambda row: str(row.features), optional=True),
-        Column("classes", lambda row: str(row.classes), optional=True),
-        Column("bits", lambda row: str(row.bits)),
-        Column("variables", lambda row: f"{row.variables:,}"),
-        Column("couplings", lambda row: f"{row.couplings:,}"),
+        Column("features", "{0.features}", optional=True),
+        Column("classes", "{0.classes}", optional=True),
+        Column("bits", "{0.bits}"),
+        Column("variables", "{0.variables:,}"),
+        Column("couplings", "{0.couplings:,}"),
         _placed("chains", lambda row: _from_to(row.placement.shortest_chain, row.placement.longest_chain)),
-        _placed(
-            f"qubits\n{one} / call",
-            lambda row: f"{row.placement.qubits_of_a_class:,} / {row.placement.qubits_of_a_call:,}",
-        ),
-        _placed("at once", lambda row: f"{row.placement.classes_at_once} of {row.classes}", "no fit"),
+        _placed(f"qubits\n{one} / call", "{0.placement.qubits_of_a_class:,} / {0.placement.qubits_of_a_call:,}"),
+        _placed("at once", "{0.placement.classes_at_once} of {0.classes}", "no fit"),
         _placed("calls", lambda row: f"{row.cost.calls:,} × {1000 * row.cost.access_seconds_of_a_call:.0f} ms"),
-        _placed("QPU\ntime", lambda row: f"{row.cost.access_seconds:,.1f} s"),
+        _placed("QPU\ntime", "{0.cost.access_seconds:,.1f} s"),
     ]
-    for chip, group in groupby(rows, key=lambda row: row.chip):
+    for chip, group in groupby(rows, key=attrgetter("chip")):
         own = list(group)
         size = f"{own[0].qubits:,} qubits, {own[0].couplers:,} couplers, largest clique {own[0].largest_clique}"
         print_table(own, columns, title=f"{chip}: {size}", keys=3)
@@ -175,13 +173,13 @@ def _from_to(first: object, last: object) -> str:
 def _print_coefficients(devices: Sequence[Device], rows: Sequence[Feasibility]) -> None:
     """For chips of the same ranges, what the ranges and the analog error make of the coefficients."""
     columns = [
-        Column("features", lambda entry: str(entry[0].features), optional=True),
-        Column("bits", lambda entry: str(entry[0].bits)),
-        Column("coordinates", lambda entry: entry[1]),
-        Column("couplings", lambda entry: f"{entry[2].couplings:,}"),
-        Column("span", lambda entry: f"2^{entry[2].span_of_couplings:.0f}"),
-        Column("largest", lambda entry: f"{entry[2].largest_coupling:.2f}"),
-        Column("chains", lambda entry: f"{entry[2].chain_strength:.2f}"),
+        Column("features", "{0[0].features}", optional=True),
+        Column("bits", "{0[0].bits}"),
+        Column("coordinates", "{0[1]}"),
+        Column("couplings", "{0[2].couplings:,}"),
+        Column("span", "2^{0[2].span_of_couplings:.0f}"),
+        Column("largest", "{0[2].largest_coupling:.2f}"),
+        Column("chains", "{0[2].chain_strength:.2f}"),
         Column("below\nerror", lambda entry: "–".join(f"{100 * entry[2].share_below[e]:.0f}" for e in _ENDS) + " %"),
     ]
     ranges = {device.chip.name: device.ranges for device in devices}

@@ -107,17 +107,20 @@ def yes_no(value: bool) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its heading and how the cell of a row is written.
+    """A column of a table: its heading and how the cell of a row is written, as a function or as a format of the row.
 
     Numbers are aligned right. Words are aligned left; those of a column that folds may be broken in a narrow terminal.
     A column that is empty, or an optional one whose cells are all the same, is left out.
     """
 
     heading: str
-    cell: Callable[[Any], str | Text]
+    cell: Callable[[Any], str] | str
     align: Literal["right", "left", "fold"] = "right"
-    style: str = ""
     optional: bool = False
+
+    def text(self, row: Any) -> str:
+        """Return the cell of a row."""
+        return self.cell.format(row) if isinstance(self.cell, str) else self.cell(row)
 
 
 def print_table(rows: Sequence[Any], columns: Sequence[Column], *, title: str | None = None, keys: int = 1) -> None:
@@ -125,7 +128,7 @@ def print_table(rows: Sequence[Any], columns: Sequence[Column], *, title: str | 
     if title is not None:
         console.print(plain(title), style="table.title", soft_wrap=True)
     widest = console.width if console.is_terminal else _UNBOUNDED
-    texts = [{str(column.cell(row)) for row in rows} for column in columns]
+    texts = [{column.text(row) for row in rows} for column in columns]
     shown = [not rows or (len(own) > 1 if c.optional else any(own)) for own, c in zip(texts, columns, strict=True)]
     named = [*compress(columns[:keys], shown)]
     parts = [named]
@@ -144,8 +147,7 @@ def _make_table(rows: Sequence[Any], columns: Sequence[Column]) -> Table:
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
     written = []
     for column in columns:
-        texts = (column.cell(row) for row in rows)
-        cells = [text if isinstance(text, Text) else Text(_visible(text)) for text in texts]
+        cells = [Text(_visible(column.text(row))) for row in rows]
         natural = max((cell_len(line) for cell in cells for line in cell.plain.split("\n")), default=0)
         folds, heading = column.align == "fold", column.heading
         if "\n" not in heading:  # broken to about the width of its cells
@@ -154,7 +156,6 @@ def _make_table(rows: Sequence[Any], columns: Sequence[Column]) -> Table:
         table.add_column(
             plain(heading),
             justify="right" if column.align == "right" else "left",
-            style=column.style,
             no_wrap=not folds,
             min_width=max(least, *map(len, heading.split("\n"))),
             overflow="fold",

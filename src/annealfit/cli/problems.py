@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.progress import MofNCompleteColumn
-from rich.text import Text
 from typer import Argument, Option
 
 from annealfit._support.errors import InvalidInputError
@@ -130,11 +129,11 @@ def list_instances(select: Select = None, as_json: options.Json = False) -> None
     if as_json:
         return print_json(rows)
     columns = [
-        Column("name", lambda row: row["name"], "left"),
-        Column("variables", lambda row: str(row["variables"])),
-        Column("couplings", lambda row: f"{row['couplings']:,}"),
-        Column("best energy", lambda row: f"{row['energy']:.6g}"),
-        Column("record", lambda row: f"{row['strength']}, {row['date']}", "left"),
+        Column("name", "{0[name]}", "left"),
+        Column("variables", "{0[variables]}"),
+        Column("couplings", "{0[couplings]:,}"),
+        Column("best energy", "{0[energy]:.6g}"),
+        Column("record", "{0[strength]}, {0[date]}", "left"),
         Column("data here", lambda row: yes_no(row["available"]), "left"),
     ]
     print_table(rows, columns)
@@ -184,10 +183,10 @@ def write_instances(
         return print_json(written)
     files = [{**sidecar, **file} for sidecar in written for file in sidecar["files"]]
     columns = [
-        Column("file", lambda file: file["file"], "left"),
-        Column("variables", lambda file: str(file["variables"])),
-        Column("offset", lambda file: f"{file['offset']:.6g}"),
-        Column("best energy", lambda file: f"{file['best_known']['energy']:.6g}"),
+        Column("file", "{0[file]}", "left"),
+        Column("variables", "{0[variables]}"),
+        Column("offset", "{0[offset]:.6g}"),
+        Column("best energy", "{0[best_known][energy]:.6g}"),
         Column("proven", lambda file: yes_no(file["best_known"]["proven"]), "left"),
     ]
     print_table(files, columns)
@@ -253,13 +252,13 @@ def check_samples(
         ]
         return print_json(rows)
     columns = [
-        Column("instance", lambda score: score.instance.name, "left"),
-        Column("reads", lambda score: str(len(score.energies))),
-        Column("best energy", lambda score: f"{score.best_energy:.6g}"),
-        Column("best known", lambda score: f"{score.known.energy:.6g}"),
-        Column("record", lambda score: f"{score.known.strength}, {score.known.date}", "left"),
+        Column("instance", "{0.instance.name}", "left"),
+        Column("reads", "{0.energies.size}"),
+        Column("best energy", "{0.best_energy:.6g}"),
+        Column("best known", "{0.known.energy:.6g}"),
+        Column("record", "{0.known.strength}, {0.known.date}", "left"),
         Column("residual", lambda score: f"{0.0 if abs(score.residual) <= within else score.residual:.2g}"),
-        Column("success", lambda score: f"{score.success:.1%}"),
-        Column("best read is", lambda score: Text(score.verdict, "bold" * (score.verdict == "new best")), "fold"),
+        Column("success", "{0.success:.1%}"),
+        Column("best read is", "{0.verdict}", "fold"),
     ]
     print_table(scores, columns)

@@ -351,16 +351,16 @@ def _percent(part: str, metric: str) -> Callable[[Any], str]:
 
 
 _METRICS = (
-    Column("method", lambda record: record.method, "left"),
+    Column("method", "{0.method}", "left"),
     Column("train\n%", _percent("train", "accuracy")),
     Column("test\n%", _percent("test", "accuracy")),
     Column("prec.\n%", _percent("test", "precision")),
     Column("recall\n%", _percent("test", "recall")),
     Column("F1\n%", _percent("test", "f1")),
-    Column("κ", lambda record: f"{record.test['kappa']:.3f}"),
-    Column("MCC", lambda record: f"{record.test['mcc']:.3f}"),
-    Column("loss", lambda record: f"{record.loss:.4f}"),
-    Column("sec.", lambda record: f"{record.seconds:.2f}"),
+    Column("κ", "{0.test[kappa]:.3f}"),
+    Column("MCC", "{0.test[mcc]:.3f}"),
+    Column("loss", "{0.loss:.4f}"),
+    Column("sec.", "{0.seconds:.2f}"),
 )
 
 
@@ -464,8 +464,8 @@ def predict(
 
 
 _ANSWER = (
-    Column("image", lambda answer: answer["image"], "fold"),
-    Column("class", lambda answer: next(iter(answer["classes"])), "fold", style="bold"),
+    Column("image", "{0[image]}", "fold"),
+    Column("class", lambda answer: next(iter(answer["classes"])), "fold"),
     Column("probability", lambda answer: f"{next(iter(answer['classes'].values())):.1%}"),
     Column("then", lambda answer: ", ".join(f"{n} {p:.1%}" for n, p in [*answer["classes"].items()][1:]), "fold"),
 )

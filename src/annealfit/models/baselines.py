@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -31,12 +31,16 @@ _IMAGES_AT_ONCE = 64  # a unit of work of a thread
 
 
 @dataclass(frozen=True, eq=False)
-class BaselineResult:
-    """Weights (D, outputs) with the bias in the last row, or a mapping of those of a network; a row per step."""
+class Fitted:
+    """What a training reached; seconds are those of the training alone, without loading or compiling."""
 
-    weights: Any
-    history: list[HistoryRow]
+    weights: Any  # (D, outputs) with the bias in the last row, or a mapping of those of a network
+    history: Sequence[Mapping[str, Any]]  # a row per step; empty for a method without steps
     seconds: float
+    regularization: float
+    stop_reason: str = ""
+    features: Any = None  # of a network, as its training left them
+    filter_penalty: float = 0.0  # ½λΣ‖filters‖² of the layers that the network trains, a part of its loss
 
 
 def train_sgd(
@@ -45,7 +49,7 @@ def train_sgd(
     *,
     rate: float = SGD_RATE,
     steps: int = 1000,
-) -> BaselineResult:
+) -> Fitted:
     """Gradient descent over the full batch, the paper's classical baseline: `W ← W − rate·∇f(W)`."""
     check_number("the learning rate", rate, above=0)
     started = time.perf_counter()
@@ -56,10 +60,10 @@ def train_sgd(
             point = head.at(point.weights - rate * point.gradients.T)
             row = {"iteration": step, **point.figures(), "seconds": time.perf_counter() - started}
             history.append(cast(HistoryRow, row))
-    return BaselineResult(point.weights, history, time.perf_counter() - started)
+    return Fitted(point.weights, history, time.perf_counter() - started, head.regularization)
 
 
-def solve_logistic(X: Any, y: ArrayLike, regularization: float) -> BaselineResult:
+def solve_logistic(X: Any, y: ArrayLike, regularization: float) -> Fitted:
     """The optimum of the same loss, by scikit-learn's `LogisticRegression(C = 1/(λN))`; a table is read whole."""
     check_number("regularization", regularization, above=0, remedy="at 0 there may be no finite optimum")
     started = time.perf_counter()
@@ -68,7 +72,7 @@ def solve_logistic(X: Any, y: ArrayLike, regularization: float) -> BaselineResul
     with blas_threads(float(np.prod(np.shape(X)))):
         model.fit(X[:] if is_out_of_core(X) else X, y)
     weights = np.vstack([model.coef_.T, model.intercept_])
-    return BaselineResult(weights, [], time.perf_counter() - started)
+    return Fitted(weights, [], time.perf_counter() - started, regularization)
 
 
 def train_adam(
@@ -80,7 +84,7 @@ def train_adam(
     batch_size: int = 50,
     seed: int = 0,
     on_epoch: Callable[[HistoryRow], Any] | None = None,
-) -> BaselineResult:
+) -> Fitted:
     """Adam (Kingma and Ba 2015) on the loss of a network, all its parts at once, from the given weights.
 
     The rate falls linearly to zero at the end of the last epoch. `seconds` exclude the evaluation of the loss on all
@@ -110,7 +114,7 @@ def train_adam(
         history.append(row)
         if on_epoch is not None and on_epoch(row):
             break
-    return BaselineResult(weights, history, seconds)
+    return Fitted(weights, history, seconds, net.regularization)
 
 
 def _batch_gradients(net: ConvNet, weights: Mapping[str, Array], positions: NDArray[np.intp]) -> dict[str, Array]:

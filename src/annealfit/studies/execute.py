@@ -11,7 +11,7 @@ import platform
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -34,7 +34,7 @@ from annealfit.data.datasets import Dataset, DataWarning, load_dataset
 from annealfit.data.features import RandomConvFeatures, RowScaler
 from annealfit.data.rows import NpyTable, chunk_bounds
 from annealfit.models import AnnealedClassifier, AnnealedConvNet
-from annealfit.models.baselines import ADAM_RATE, SGD_RATE, solve_logistic, train_adam, train_sgd
+from annealfit.models.baselines import ADAM_RATE, SGD_RATE, Fitted, solve_logistic, train_adam, train_sgd
 from annealfit.models.conv_net import with_trained_layers
 from annealfit.models.image_classifier import ImageClassifier
 from annealfit.models.metrics import classification_metrics
@@ -94,37 +94,23 @@ class Prepared:
         return LinearHead.of_arrays(self.X_train, self.y_train, self.n_classes, regularization)
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """Weights of a trained head; seconds are those of the training alone, without loading or compiling."""
+def learned(trained: AnnealedClassifier | AnnealedConvNet) -> Fitted:
+    """Return what a fitted estimator learned."""
+    weights, seconds = np.vstack([trained.coef_.T, trained.intercept_]), trained.history_[-1]["seconds"]
+    fitted = Fitted(weights, trained.history_, seconds, trained.regularization, trained.stop_reason_)
+    return _on_network(fitted, trained.features_, trained) if isinstance(trained, AnnealedConvNet) else fitted
 
-    weights: NDArray[np.float64]  # (d + 1, outputs), the biases in the last row
-    history: Sequence[Mapping[str, object]]  # empty for a method without iterations
-    seconds: float
-    regularization: float
-    stop_reason: str = ""
-    features: RandomConvFeatures | None = None  # of a network, as its training left them
-    filter_penalty: float = 0.0  # ½λΣ‖filters‖² of the layers that the network trains, a part of its loss
 
-    @classmethod
-    def of(cls, trained: AnnealedClassifier | AnnealedConvNet) -> Fitted:
-        """Return what a fitted estimator learned."""
-        weights = np.vstack([trained.coef_.T, trained.intercept_])
-        seconds = trained.history_[-1]["seconds"]
-        fitted = cls(weights, trained.history_, seconds, trained.regularization, trained.stop_reason_)
-        return fitted.on(trained.features_, trained) if isinstance(trained, AnnealedConvNet) else fitted
-
-    def on(self, features: RandomConvFeatures, net: AnnealedConvNet) -> Fitted:
-        """Return the same head on these features of a network, measured by the network's loss."""
-        squares = sum(float((features.filters_[layer] ** 2).sum()) for layer in net.trained_layers())
-        return replace(self, features=features, filter_penalty=0.5 * net.regularization * squares)
+def _on_network(fitted: Fitted, features: RandomConvFeatures, net: AnnealedConvNet) -> Fitted:
+    """Return a head on these features of a network, measured by the network's loss."""
+    squares = sum(float((features.filters_[layer] ** 2).sum()) for layer in net.trained_layers())
+    return replace(fitted, features=features, filter_penalty=0.5 * net.regularization * squares)
 
 
 def fit_sgd(prepared: Prepared, regularization: float, seed: int) -> Fitted:
     """Train by the paper's SGD, from the uniform initial weights of the seed."""
     head = prepared.head(regularization)
-    result = train_sgd(head, uniform(head, seed))
-    return Fitted(result.weights, result.history, result.seconds, regularization)
+    return train_sgd(head, uniform(head, seed))
 
 
 def fit_optimum(prepared: Prepared, regularization: float) -> Fitted:
@@ -134,8 +120,7 @@ def fit_optimum(prepared: Prepared, regularization: float) -> Fitted:
         result = solve_logistic(prepared.X_train, prepared.y_train, regularization)
     point = prepared.head(regularization).at(result.weights)
     certified = point.exact_loss - point.lower_bound() <= OPTIMUM_TOL * point.exact_loss
-    reason = "tolerance" if certified else "stalled"
-    return Fitted(result.weights, result.history, result.seconds, regularization, reason)
+    return replace(result, stop_reason="tolerance" if certified else "stalled")
 
 
 def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
@@ -146,7 +131,7 @@ def fit_frozen_network(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the record says how far it came
         head.set_params(checkpoint=None).fit(features.transform(dataset.X_train), dataset.y_train)
-    return Fitted.of(head).on(features, net)
+    return _on_network(learned(head), features, net)
 
 
 def fit_network_by_adam(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
@@ -160,7 +145,7 @@ def fit_network_by_adam(dataset: Dataset, net: AnnealedConvNet) -> Fitted:
     epochs = int(np.clip(2000 * batch_size / len(loss.images), 5, 100))
     result = train_adam(loss, weights, epochs=epochs, batch_size=batch_size, seed=seed_of(net.random_state))
     features = with_trained_layers(blank.first_features(dataset.X_train), result.weights)
-    return Fitted(result.weights[HEAD], result.history, result.seconds, net.regularization).on(features, net)
+    return _on_network(replace(result, weights=result.weights[HEAD]), features, net)
 
 
 def measure(data: Prepared | Dataset, method: str, fitted: Fitted, spec: RunSpec | None = None) -> Record:
@@ -262,7 +247,7 @@ def run_training(
         if not getattr(estimator, "history_", None):
             raise
     estimator.set_params(callbacks=None)
-    fitted = {f"QUBO {estimator.bits}-bit": Fitted.of(estimator)}
+    fitted = {f"QUBO {estimator.bits}-bit": learned(estimator)}
     if baselines and isinstance(estimator, AnnealedConvNet):
         fitted["Frozen filters"] = fit_frozen_network(dataset, estimator)
         fitted[f"Adam (rate {ADAM_RATE})"] = fit_network_by_adam(dataset, estimator)
@@ -321,11 +306,11 @@ def execute(spec: RunSpec) -> Record:
                 case records.FROZEN_NETWORK:
                     fitted = fit_frozen_network(data, net)
                 case records.TRAINED_NETWORK:
-                    fitted = Fitted.of(net.fit(data.X_train, data.y_train))
+                    fitted = learned(net.fit(data.X_train, data.y_train))
                 case records.ADAM_NETWORK:
                     fitted = fit_network_by_adam(data, net)
                 case _:
-                    fitted = Fitted.of(spec.classifier().fit(prepared.X_train, data.y_train))
+                    fitted = learned(spec.classifier().fit(prepared.X_train, data.y_train))
             record = measure(prepared if fitted.features is None else data, spec.label, fitted, spec)
             return replace(record, history={}) if spec.is_reading else record  # of hundreds, whose recalls are enough
     except Exception as error:

@@ -343,13 +343,8 @@ CHECKPOINT_FILE = "checkpoint.safetensors"
 CONFIG_FILE = "config.json"
 HISTORY_FORMATS = ("csv", "parquet")
 _OTHER_FILES = (
-    "metrics.json",
-    "history.csv",
-    "history.parquet",
-    "SHA256SUMS",
-    "convergence.png",
-    "filters.png",
-    "samples",
+    *("metrics.json", "history.csv", "history.parquet", "SHA256SUMS"),
+    *("convergence.png", "filters.png", "samples"),
 )
 
 
@@ -362,19 +357,18 @@ def opened_run_folder(folder: Path, config: Mapping[str, Any], *, resume: bool) 
                 raise InvalidInputError(
                     f"{folder} holds a run already; pass --resume to continue it, or name another folder with --out"
                 )
-            if not _is_of_a_run(folder / CONFIG_FILE):  # which one that was killed left
-                for name in (CONFIG_FILE, *_OTHER_FILES):
-                    if (folder / name).exists():
-                        raise InvalidInputError(
-                            f"{folder / name} is there, of no run, and would be replaced; "
-                            "name another folder with --out"
-                        )
+            for name in () if _is_of_a_run(folder / CONFIG_FILE) else (CONFIG_FILE, *_OTHER_FILES):
+                if (folder / name).exists():
+                    raise InvalidInputError(
+                        f"{folder / name} is there, of no run, and would be replaced; name another folder with --out"
+                    )
             write_json(folder / CONFIG_FILE, config)
         remove_leftovers(folder / "samples")
         yield
 
 
 def _is_of_a_run(config: Path) -> bool:
+    """Whether a run wrote this configuration, perhaps one that was killed."""
     try:
         return "annealfit" in read_json(config, "a configuration").entries()
     except (FileFormatError, OSError):

@@ -25,7 +25,7 @@ from annealfit.models import AnnealedClassifier
 from annealfit.problems.problem import Problems
 from annealfit.samplers import LatticeSolver
 from annealfit.samplers.protocol import Sampler, solve_checked
-from annealfit.studies.execute import Fitted, Prepared, fit_optimum, measure
+from annealfit.studies.execute import Prepared, fit_optimum, learned, measure
 from annealfit.studies.records import Record
 from annealfit.training.method import as_method
 
@@ -311,7 +311,7 @@ def _train(name: str, classifier: AnnealedClassifier, prepared: Prepared, report
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the loss beside the optimum says how far it came
             classifier.set_params(callbacks=[progress]).fit(prepared.X_train, prepared.y_train)
-        record = measure(prepared, name, Fitted.of(classifier))
+        record = measure(prepared, name, learned(classifier))
     except SamplerError as error:
         record = Record(name, error=str(error))
     return TrainingRow(_coordinates_of(classifier), classifier.bits, record)
