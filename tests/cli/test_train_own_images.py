@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit.cli.training import _choose_network
 from annealfit.studies.image_choice import choose_network, layers_for
 
 image, drawing = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageDraw")
@@ -99,3 +101,34 @@ def test_networks_fit_images_of_any_size(side):
         found = RandomConvFeatures(**layers, random_state=0).fit_transform(images)
         assert found.shape[1] % np.atleast_1d(layers["n_filters"])[-1] == 0
         assert (found[0] != found[1]).any()
+
+
+CHOICE = {
+    "layers": {"n_filters": [8, 16], "kernel_size": 3, "pool_size": [2, 1]},
+    **{"color": False, "shifts": 1, "seconds": 3.5, "max_iter": 500, "held_out": 6},
+}
+
+
+def resumed(folder, document):
+    (folder / "config.json").write_text(document if isinstance(document, str) else json.dumps(document))
+    return _choose_network(None, None, None, 0, 1.0, folder, True)
+
+
+def test_the_choice_of_a_run_is_that_of_its_configuration(tmp_path):
+    assert resumed(tmp_path, {"image_size": 9, "choice": CHOICE}) == (9, CHOICE)
+    with pytest.raises(InvalidInputError, match="given by options"):
+        resumed(tmp_path, {"image_size": 9})
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        *('{"choice":', "[]", "\ufffe", {"image_size": 9, "choice": 1}, {"image_size": 9, "choice": {}}),
+        *({"image_size": size, "choice": CHOICE} for size in (None, 0, "x", 1.5)),
+        *({"image_size": 9, "choice": CHOICE | change} for change in ({"color": 1}, {"seconds": -1}, {"shifts": "1"})),
+        *({"image_size": 9, "choice": CHOICE | {"layers": layers}} for layers in ({}, {"n_filters": [8, None]}, 3)),
+    ],
+)
+def test_a_damaged_configuration_is_named(tmp_path, document):
+    with pytest.raises(FileFormatError, match=r"config\.json"):
+        resumed(tmp_path, document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import sys
@@ -23,6 +22,7 @@ from typer import Argument, Option
 import annealfit
 from annealfit._support.description import describe
 from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError, choose, require
+from annealfit._support.files import read_json
 from annealfit._support.threads import free_memory
 from annealfit.cli import options
 from annealfit.cli.output import Column, print_json, print_table, progress_bar, say, warn, warnings_as_notes
@@ -257,12 +257,22 @@ def _choose_network(
     from annealfit.studies.image_choice import MAX_ITER, SIZE, choose_network
 
     if resume:
-        config = json.loads((folder / records.CONFIG_FILE).read_text(encoding="utf-8"))
-        if "choice" not in config:
+        config = read_json(folder / records.CONFIG_FILE, "the configuration of a run")
+        if config.get("choice") is None:
             raise InvalidInputError(
                 f"{folder} holds a run whose network was given by options; give them again (or --frozen-filters)"
             )
-        return config["image_size"], config["choice"]
+        choice, layers = config["choice"], {}
+        choice["color"].flag()
+        choice["seconds"].number(minimum=0)
+        for name in ("n_filters", "kernel_size", "pool_size"):
+            field = choice["layers"][name]
+            for size_of_one in field.items() if isinstance(field.value, list) else [field]:
+                size_of_one.whole(minimum=1)
+            layers[name] = field.value
+        for name in ("shifts", "max_iter"):
+            choice[name].whole(minimum=0)
+        return config["image_size"].whole(minimum=1), {**choice.value, "layers": layers}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # told when the images are loaded for the training
         if size is None:  # the median of the shorter sides of some images, if it is no larger
