@@ -262,17 +262,17 @@ def _choose_network(
             raise InvalidInputError(
                 f"{folder} holds a run whose network was given by options; give them again (or --frozen-filters)"
             )
-        choice, layers = config["choice"], {}
-        choice["color"].flag()
-        choice["seconds"].number(minimum=0)
+        chosen, layers = config["choice"], {}
+        chosen["color"].flag()
+        chosen["seconds"].number(minimum=0)
         for name in ("n_filters", "kernel_size", "pool_size"):
-            field = choice["layers"][name]
+            field = chosen["layers"][name]
             for size_of_one in field.items() if isinstance(field.value, list) else [field]:
                 size_of_one.whole(minimum=1)
             layers[name] = field.value
         for name in ("shifts", "max_iter"):
-            choice[name].whole(minimum=0)
-        return config["image_size"].whole(minimum=1), {**choice.value, "layers": layers}
+            chosen[name].whole(minimum=0)
+        return config["image_size"].whole(minimum=1), {**chosen.value, "layers": layers}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # told when the images are loaded for the training
         if size is None:  # the median of the shorter sides of some images, if it is no larger
