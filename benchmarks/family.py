@@ -25,7 +25,7 @@ from annealfit import (
     QBoostClassifier,
     load_dataset,
 )
-from annealfit.samplers import DimodSampler, SimulatedAnnealer
+from annealfit.samplers import DimodSampler, GreedyDescent, SimulatedAnnealer
 
 SEEDS = (0, 1, 2, 3, 4)
 
@@ -135,7 +135,7 @@ def rates():
     X, y, *_ = mnist(12, 2000)
     coding = BinarySparseCoding(47, patch_size=5, max_iter=3, random_state=0).fit(X)
     problems = coding.problems(X[:200])
-    ours, theirs = coding._default_sampler(), DimodSampler(num_sweeps=100)
+    ours, theirs = GreedyDescent(), DimodSampler(num_sweeps=100)
     found = []
     for sampler, part in ((ours, problems), (theirs, problems[:200])):
         sampler.solve(part[:2], [0, 1])

@@ -135,8 +135,8 @@ def test_digits_are_learned(sampler):
 
 
 def test_without_labels_it_is_a_transformer():
-    X = load_digits().data[:200]
-    rbm = AnnealedRBM(10, 2, max_iter=3, random_state=0).fit(X)
+    X, y = load_digits().data[:200], load_digits().target[:200]
+    rbm = AnnealedRBM(10, 2, max_iter=3, random_state=0).fit(X, y).fit(X)  # the labels of an earlier fit are gone
     found = rbm.transform(X)
     assert found.shape == (200, 10)
     assert 0 <= found.min() <= found.max() <= 1

@@ -60,11 +60,11 @@ def test_exact_solver_is_brute_force(cancer):
     states = (np.arange(2**6)[:, None] >> np.arange(6)) & 1
     wanted, losses = target, []
     for _ in range(ROUNDS):
-        values = [[objective(votes, wanted, np.ones(len(y)), m, 0.02, w) for w in states[1:]] for m in margins]
+        values = [[objective(votes, wanted, np.ones(len(y)), m, 0.04, w) for w in states[1:]] for m in margins]
         place, state = np.unravel_index(np.argmin(values), np.shape(values))
         w = states[1 + state] / margins[place]
         scores = votes @ w + np.mean(wanted - votes @ w)
-        losses.append(np.mean(np.maximum(0, 1 - target * scores) ** 2) + 0.02 * w.sum())
+        losses.append(np.mean(np.maximum(0, 1 - target * scores) ** 2) + 0.04 * w.sum())
         wanted = target * np.maximum(1, target * scores)
     assert (np.diff(losses) < 1e-12).all()
     assert losses[-1] < losses[0]

@@ -70,7 +70,9 @@ def test_labels_are_learned():
 
 
 def test_without_labels_there_is_nothing_to_predict(digits):
-    model = BinaryMatrixFactorization(4, max_iter=1).fit(digits[0])
+    model = (
+        BinaryMatrixFactorization(4, max_iter=1).fit(*digits).fit(digits[0])
+    )  # the labels of an earlier fit are gone
     with pytest.raises(NotFittedError, match="fit with labels first"):
         model.predict(digits[0])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit, log_expit, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import check_number
@@ -81,6 +81,7 @@ def _weights(levels: Levels) -> Array:
     return np.exp2(np.arange(levels.bits)) / (2.0**levels.bits - 1)
 
 
+@dataclass(repr=False, eq=False)
 class AnnealedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOClassifier):
     """Restricted Boltzmann machine: `E(v, h) = −bᵀv − cᵀh − vᵀWh`, all units on 2^K levels from 0 to 1.
 
@@ -138,28 +139,16 @@ class AnnealedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOClassif
         **{"label_components_": "MC", "label_intercept_": "C"},
     }
 
-    def __init__(
-        self,
-        n_components: int = 128,
-        bits: int = 1,
-        *,
-        learning_rate: float = 0.2,
-        batch_size: int = 16,
-        max_iter: int = 30,
-        sweeps: int = 1,
-        temperature: float = 1.0,
-        sampler: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.bits = bits
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.sweeps = sweeps
-        self.temperature = temperature
-        self.sampler = sampler
-        self.random_state = random_state
+    n_components: int = 128
+    bits: int = 1
+    _: KW_ONLY
+    learning_rate: float = 0.2
+    batch_size: int = 16
+    max_iter: int = 30
+    sweeps: int = 1
+    temperature: float = 1.0
+    sampler: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows X (N, D) and N labels of any type; None fits X alone."""
@@ -167,12 +156,7 @@ class AnnealedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOClassif
             check_number(name, getattr(self, name), Integral, minimum=1)
         for name in ("learning_rate", "temperature"):
             check_number(name, getattr(self, name), above=0)
-        if y is None:
-            X = validate_data(self, X, dtype=np.float64)
-            present = np.empty((len(X), 0))
-        else:
-            X, y = validate_data(self, X, y, dtype=np.float64)
-            present = self._present(y).astype(np.float64)
+        X, present = self._labelled(X, y)
         self._n_features_out = int(self.n_components)
         self.offset_ = float(X.min())
         self.scale_ = float(X.max()) - self.offset_ or 1.0
@@ -193,22 +177,18 @@ class AnnealedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOClassif
         """Return the expected levels of the hidden units, (N, M), given rows; units of labels are 0."""
         return means(self._fields(X), self._levels)
 
-    def decision_function(self, X: Any) -> Array:
-        """Return minus the free energies of rows with each label (N, C), up to a number per row.
-
-        For two classes it is the difference of the two, (N,).
-        """
+    def _scores(self, X: Any) -> Array:
+        """Return minus the free energies of rows with each label (N, C), up to a number per row."""
         check_is_fitted(self, "label_components_", msg="fit with labels first: %(name)s.fit(X, y)")
         fields = self._fields(X)
         scores = np.empty((len(fields), len(self.classes_)))
         for label, column in enumerate(self.label_components_.T):
             scores[:, label] = log_sums(fields + column, self._levels).sum(axis=1) + self.label_intercept_[label]
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        return scores
 
     def predict_proba(self, X: Any) -> Array:
         """Return the machine's probabilities of the labels, one of them being given, (N, C)."""
-        scores = self.decision_function(X)
-        return softmax(np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores, axis=1)
+        return softmax(self._scores(X), axis=1)
 
     def problems(self) -> Problems:
         """Return the problem whose energies are those of the fitted machine, times the `temperature`, plus a constant.
@@ -231,10 +211,6 @@ class AnnealedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOClassif
 
     def _fields(self, X: Any) -> Array:
         return self._scaled(self._rows(X)) @ self.components_.T + self.intercept_hidden_
-
-    @property
-    def _levels(self) -> Levels:
-        return Levels(0.0, 1.0, self.bits)
 
     def _problems(self, machine: Machine) -> Problems:
         size = len(machine.visible)
@@ -274,7 +250,8 @@ class AnnealedRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOClassif
 
     def _sampled(self, machine: Machine, solver: Solver) -> Array:
         """Return the visible units of all reads of the machine's problem, (R, V)."""
-        return self._levels.decode(solver.reads(self._problems(machine)))[:, : len(machine.visible)]
+        (answer,) = solver.answers(self._problems(machine))
+        return self._levels.decode(answer.bits)[:, : len(machine.visible)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -18,9 +18,7 @@ from annealfit._support.errors import FileFormatError, InvalidInputError, check_
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit.models.family.solving import QUBOClassifier
 from annealfit.problems.curvature import Curvature
-from annealfit.problems.levels import Levels
 from annealfit.problems.problem import Problems
-from annealfit.samplers import GreedyDescent
 
 MARGINS = 24  # tried for each class, from the least vote to as many votes as there are weak learners
 ROUNDS = 5  # of targets, the first being ±1
@@ -70,6 +68,7 @@ class SavedTree:
         return self.votes[nodes]
 
 
+@dataclass(repr=False, eq=False)
 class QBoostClassifier(QUBOClassifier):
     """Boosting by QUBO: `‖Hw/m + b − y‖²/N + λ|w/m|₁` over w on 2^K levels from 0 to 1, H the ±1 votes of learners.
 
@@ -119,29 +118,20 @@ class QBoostClassifier(QUBOClassifier):
 
     """
 
+    _default_sampler: ClassVar = "greedy"
     _arrays: ClassVar = {
         **{"weights_": "PT", "intercept_": "P", "margins_": "P", "node_count": "T"},
         **{"feature": "N", "threshold": "N", "children_left": "N", "children_right": "N", "votes": "N"},
     }
 
-    def __init__(
-        self,
-        bits: int = 2,
-        n_estimators: int = 100,
-        *,
-        max_learners: int | None = None,
-        regularization: float = 0.02,
-        estimator: Any = None,
-        sampler: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bits = bits
-        self.n_estimators = n_estimators
-        self.max_learners = max_learners
-        self.regularization = regularization
-        self.estimator = estimator
-        self.sampler = sampler
-        self.random_state = random_state
+    bits: int = 2
+    n_estimators: int = 100
+    _: KW_ONLY
+    max_learners: int | None = None
+    regularization: float = 0.04
+    estimator: Any = None
+    sampler: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows X (N, D) and N labels of any type."""
@@ -170,14 +160,10 @@ class QBoostClassifier(QUBOClassifier):
         _, votes, targets, weights = self._prepare(X, y, sample_weight, seed_of(self.random_state))
         return self._problems(votes, targets, weights)[1]
 
-    def decision_function(self, X: Any) -> Array:
-        """Return the weighted votes for each class, (N, C); for two classes those for the second, (N,)."""
+    def _scores(self, X: Any) -> Array:
+        """Return the weighted votes for each class, (N, P)."""
         rows = self._rows(X)
-        scores = _votes(self.estimators_, rows) @ self.weights_.T + self.intercept_
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def _default_sampler(self) -> Any:
-        return GreedyDescent()
+        return _votes(self.estimators_, rows) @ self.weights_.T + self.intercept_
 
     def _state(self) -> dict[str, Any]:
         trees = [SavedTree.of(learner) for learner in self.estimators_]
@@ -190,10 +176,6 @@ class QBoostClassifier(QUBOClassifier):
         self.estimators_ = [SavedTree(*parts).checked(self.n_features_in_) for parts in zip(*nodes, strict=True)]
         super()._restore(state)
 
-    @property
-    def _levels(self) -> Levels:
-        return Levels(0.0, 1.0, self.bits)
-
     def _prepare(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, seed: int
     ) -> tuple[list[Any], Array, Array, Array]:
@@ -204,8 +186,7 @@ class QBoostClassifier(QUBOClassifier):
             check_number("max_learners", self.max_learners, Integral, minimum=1)
         X, y = validate_data(self, X, y, dtype=np.float64)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        present = self._present(y).T
-        targets = np.where(present if len(present) > 2 else present[1:], 1.0, -1.0)
+        targets = self._signs(y)
         weak = DecisionTreeClassifier(max_depth=1) if self.estimator is None else self.estimator
         learners: list[Any] = []
         for number, signs in enumerate(targets):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -13,9 +13,7 @@ from annealfit._support.errors import check_number
 from annealfit._support.randomness import child_seed, seed_of
 from annealfit.models.family.solving import QUBOEstimator, Solver
 from annealfit.problems.curvature import Curvature
-from annealfit.problems.levels import Levels
 from annealfit.problems.problem import Problems
-from annealfit.samplers import GreedyDescent
 
 DRAWS = 1  # the path of the seed of what `fit` draws, below that of a fit
 RIDGE = 1e-3  # of the number of rows: keeps atoms that are used together always apart
@@ -25,18 +23,12 @@ class CodingTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QUBOE
     """A transformer whose output is codes a of rows x by `‖x − Da‖² + λ|a|₁`, all on the curvature `DᵀD`."""
 
     _numbers = (*QUBOEstimator._numbers, "n_iter_", "_seed", "_n_features_out")
+    _default_sampler: ClassVar = "greedy"
 
     n_components: int
     max_iter: int
     components_: Array
     _seed: int
-
-    def _default_sampler(self) -> Any:
-        return GreedyDescent()
-
-    @property
-    def _levels(self) -> Levels:
-        return Levels(0.0, 1.0, self.bits)
 
     def _code_problems(self, rows: Array, dictionary: Array, penalty: float) -> Problems:
         curvature = Curvature.computed(dictionary @ dictionary.T)

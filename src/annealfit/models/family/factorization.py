@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from annealfit._support.arrays import Array
 from annealfit._support.errors import check_number
@@ -15,6 +16,7 @@ from annealfit.models.family.solving import QUBOClassifier
 from annealfit.problems.problem import Problems
 
 
+@dataclass(repr=False, eq=False)
 class BinaryMatrixFactorization(QUBOClassifier, CodingTransformer):
     """`X ≈ HW` by QUBO: `‖x − Wᵀh‖²` over codes h on 2^K levels from 0 to 1, W ≥ 0. Transformer and classifier.
 
@@ -61,37 +63,26 @@ class BinaryMatrixFactorization(QUBOClassifier, CodingTransformer):
 
     _arrays: ClassVar = {"components_": "MD", "objective_": "I", "label_components_": "MC", "intercept_": "C"}
 
-    def __init__(
-        self,
-        n_components: int = 40,
-        bits: int = 1,
-        *,
-        label_weight: float = 0.3,
-        max_iter: int = 10,
-        sampler: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.bits = bits
-        self.label_weight = label_weight
-        self.max_iter = max_iter
-        self.sampler = sampler
-        self.random_state = random_state
+    n_components: int = 40
+    bits: int = 1
+    _: KW_ONLY
+    label_weight: float = 0.3
+    max_iter: int = 10
+    sampler: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit W to rows X (N, D), none of whose values is below 0, and N labels of any type; None fits X alone."""
         generator = self._start()
         check_number("label_weight", self.label_weight, minimum=0)
-        X, y = validate_data(self, X, y, dtype=np.float64) if y is not None else (self._checked(X, reset=True), None)
+        X, present = self._labelled(X, y)
         check_non_negative(X, "BinaryMatrixFactorization.fit")
         self._n_features_out = int(self.n_components)
-        if y is None:
-            self.components_ = self._alternate(X, 0.0, generator, lowest=0.0)
-            return self
-        present = self._present(y).astype(np.float64)
         weight = self.label_weight * np.sqrt(np.vecdot(X, X).mean())
         both = self._alternate(np.hstack([X, weight * present]), 0.0, generator, lowest=0.0)
         self.components_ = np.ascontiguousarray(both[:, : X.shape[1]])
+        if y is None:
+            return self
         solves = self.n_solves_
         with self._solver(self._seed) as solver:
             found = self._codes(X, self.components_, 0.0, solver)
@@ -116,14 +107,10 @@ class BinaryMatrixFactorization(QUBOClassifier, CodingTransformer):
         """Return the problems of coding rows with the fitted W."""
         return self._code_problems(self._rows(X), self.components_, 0.0)
 
-    def decision_function(self, X: Any) -> Array:
-        """Return the predicted columns of the classes (N, C); for two classes the difference of the two, (N,)."""
+    def _scores(self, X: Any) -> Array:
+        """Return the predicted columns of the classes, (N, C)."""
         check_is_fitted(self, "label_components_", msg="fit with labels first: %(name)s.fit(X, y)")
-        scores = self.transform(X) @ self.label_components_ + self.intercept_
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def _checked(self, X: Any, *, reset: bool) -> Array:
-        return validate_data(self, X, dtype=np.float64, reset=reset)
+        return self.transform(X) @ self.label_components_ + self.intercept_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -41,39 +43,48 @@ class _LeastSquares:
         return np.vecdot(residuals, self.curvature.solve(residuals))
 
 
+@dataclass(repr=False, eq=False)
 class _QUBORidge(QUBOEstimator):
     """What regression and classification share."""
 
     _numbers = (*QUBOEstimator._numbers, "n_iter_")
     _arrays: ClassVar = {"coef_": "PD", "intercept_": "P", "optimality_gap_": "P"}
 
-    def __init__(
-        self,
-        bits: int = 3,
-        alpha: float = 1.0,
-        *,
-        fit_intercept: bool = True,
-        update_range: float | None = None,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        sampler: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bits = bits
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.update_range = update_range
-        self.max_iter = max_iter
-        self.tol = tol
-        self.sampler = sampler
-        self.random_state = random_state
+    bits: int = 3
+    alpha: float = 1.0
+    _: KW_ONLY
+    fit_intercept: bool = True
+    update_range: float | None = None
+    max_iter: int = 200
+    tol: float = 1e-6
+    sampler: Any = None
+    random_state: Any = None
 
-    def _least_squares(self, X: Array, targets: Array, sample_weight: ArrayLike | None) -> _LeastSquares:
+    @abstractmethod
+    def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """Return the rows (N, D) and columns of targets (N, P), checked."""
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to rows X (N, D) and y: N labels of any type, or the targets (N,) or (N, P) of a regression."""
+        system = self._least_squares(X, y, sample_weight)
+        with self._solver() as solver:
+            points = self._descend(system, solver)
+        self.coef_ = points / system.scales
+        self.intercept_ = system.target_means - self.coef_ @ system.means
+        return self
+
+    def problems(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Problems:
+        """Return the problems of the first iteration, one per target, for other solvers."""
+        system = self._least_squares(X, y, sample_weight)
+        return self._problems(system, system.gradients, self._first_ranges(system))
+
+    def _least_squares(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> _LeastSquares:
         check_number("alpha", self.alpha, minimum=0)
         check_number("max_iter", self.max_iter, Integral, minimum=1)
         check_number("tol", self.tol, minimum=0)
         if self.update_range is not None:
             check_number("update_range", self.update_range, above=0)
+        X, targets = self._checked(X, y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return _LeastSquares(X, targets, weights, float(self.alpha), bool(self.fit_intercept))
 
@@ -86,14 +97,6 @@ class _QUBORidge(QUBOEstimator):
             return np.full(len(system.gradients), float(self.update_range))
         largest = np.abs(system.gradients).max(axis=1)
         return np.where(largest > 0, largest, 1.0)
-
-    def _fit(self, X: Array, targets: Array, sample_weight: ArrayLike | None) -> None:
-        """Solve for all columns of targets (N, P); sets coef_ (P, D) and intercept_ (P,)."""
-        system = self._least_squares(X, targets, sample_weight)
-        with self._solver() as solver:
-            points = self._descend(system, solver)
-        self.coef_ = points / system.scales
-        self.intercept_ = system.target_means - self.coef_ @ system.means
 
     def _descend(self, system: _LeastSquares, solver: Solver) -> Array:
         """Return the coefficients (P, D) in standardised coordinates."""
@@ -164,31 +167,29 @@ class QUBORidge(RegressorMixin, MultiOutputMixin, _QUBORidge):
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows X (N, D) and targets y (N,) or (N, P)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        targets = as_real(y, "y", ndim=np.ndim(y))
-        self._fit(X, targets.reshape(len(targets), -1), sample_weight)
-        self._targets_ndim = targets.ndim
-        if targets.ndim == 1:
-            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        super().fit(X, y, sample_weight)
+        self._squeeze()
         return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted targets of rows, (N,) or (N, P)."""
+        return self._rows(X) @ self.coef_.T + self.intercept_
+
+    def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        self._targets_ndim = np.ndim(y)
+        return X, as_real(y, "y", ndim=np.ndim(y)).reshape(len(X), -1)
+
+    def _squeeze(self) -> None:
+        if self._targets_ndim == 1:
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"coef_": np.atleast_2d(self.coef_), "intercept_": np.atleast_1d(self.intercept_)}
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
-        if self._targets_ndim == 1:
-            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
-
-    def predict(self, X: Any) -> Array:
-        """Return the predicted targets of rows, (N,) or (N, P)."""
-        return self._rows(X) @ self.coef_.T + self.intercept_
-
-    def problems(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Problems:
-        """Return the problems of the first iteration, one per target, for other solvers."""
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        system = self._least_squares(X, as_real(y, "y", ndim=np.ndim(y)).reshape(len(X), -1), sample_weight)
-        return self._problems(system, system.gradients, self._first_ranges(system))
+        self._squeeze()
 
 
 class QUBORidgeClassifier(QUBOClassifier, _QUBORidge):
@@ -212,23 +213,9 @@ class QUBORidgeClassifier(QUBOClassifier, _QUBORidge):
 
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit to rows X (N, D) and N labels of any type."""
-        X, targets = self._targets(X, y)
-        self._fit(X, targets, sample_weight)
-        return self
-
-    def _targets(self, X: Any, y: Any) -> tuple[Array, Array]:
+    def _checked(self, X: Any, y: Any) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y, dtype=np.float64)
-        targets = np.where(self._present(y), 1.0, -1.0)
-        return X, targets if len(self.classes_) > 2 else targets[:, 1:]
+        return X, self._signs(y).T
 
-    def decision_function(self, X: Any) -> Array:
-        """Return the fitted targets (N, C); for two classes that of the second, (N,)."""
-        scores = self._rows(X) @ self.coef_.T + self.intercept_
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def problems(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Problems:
-        """Return the problems of the first iteration, one per target, for other solvers."""
-        system = self._least_squares(*self._targets(X, y), sample_weight)
-        return self._problems(system, system.gradients, self._first_ranges(system))
+    def _scores(self, X: Any) -> Array:
+        return self._rows(X) @ self.coef_.T + self.intercept_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
@@ -19,6 +20,7 @@ from annealfit._support.randomness import child_seeds, seed_of
 from annealfit._support.schema import Field, TensorFields
 from annealfit.models.family import saving
 from annealfit.problems.encoding import Encoding
+from annealfit.problems.levels import Levels
 from annealfit.problems.problem import Problems
 from annealfit.samplers import Sampler, Samples
 from annealfit.samplers.catalogue import opened_sampler
@@ -35,39 +37,30 @@ class Solver:
         self.calls = self.n_solves = self.n_variables = 0
 
     def solve(self, problems: Problems, *, same_seed: bool = False) -> tuple[NDArray[np.uint8], Array]:
-        """Return the best bits (P, D, K) and energies (P,) of problems with a common curvature.
+        """Return the best bits (P, D, K) and energies (P,) of problems with a common curvature."""
+        bits = np.empty((len(problems), problems.n_parameters, problems.bits), dtype=np.uint8)
+        energies = np.empty(len(problems))
+        for place, answer in enumerate(self.answers(problems, same_seed=same_seed)):
+            bits[place], energies[place] = answer.best_bits, answer.best_energy
+        return bits, energies
+
+    def answers(self, problems: Problems, *, same_seed: bool = False) -> Iterator[Samples]:
+        """Yield the answers to problems with a common curvature.
 
         Seeds are children of the solver's by call and problem. With the `same_seed` for all, an answer depends on its
         problem alone and not on its place among others, as is asked of a transformer.
         """
         count = len(problems)
-        bits = np.empty((count, problems.n_parameters, problems.bits), dtype=np.uint8)
-        energies = np.empty(count)
         seeds = np.full(count, self.seed) if same_seed else child_seeds(self.seed, self.calls, np.arange(count))
+        self.calls += 1
+        self.n_solves += count
+        self.n_variables = max(self.n_variables, problems.n_parameters * problems.bits)
         for first in range(0, count, PROBLEMS_AT_ONCE):
             part = slice(first, first + PROBLEMS_AT_ONCE)
-            for place, answer in enumerate(self._answers(problems[part], seeds[part]), first):
-                bits[place], energies[place] = answer.best_bits, answer.best_energy
-        self._count(problems)
-        return bits, energies
-
-    def reads(self, problems: Problems) -> NDArray[np.uint8]:
-        """Return the bits of all reads of all problems, (R, D, K)."""
-        answers = self._answers(problems, child_seeds(self.seed, self.calls, np.arange(len(problems))))
-        self._count(problems)
-        return np.concatenate([answer.bits for answer in answers])
-
-    def _answers(self, problems: Problems, seeds: NDArray[np.uint64]) -> list[Samples]:
-        answers = solve_checked(self.sampler, problems, seeds.tolist())
-        for place, answer in enumerate(answers):
-            if answer.failure is not None:
-                raise SamplerError(f"problem {place + 1} of {len(problems)} was not solved: {answer.failure}")
-        return answers
-
-    def _count(self, problems: Problems) -> None:
-        self.calls += 1
-        self.n_solves += len(problems)
-        self.n_variables = max(self.n_variables, problems.n_parameters * problems.bits)
+            for place, answer in enumerate(solve_checked(self.sampler, problems[part], seeds[part].tolist()), first):
+                if answer.failure is not None:
+                    raise SamplerError(f"problem {place + 1} of {count} was not solved: {answer.failure}")
+                yield answer
 
 
 class QUBOEstimator(BaseEstimator):
@@ -80,6 +73,7 @@ class QUBOEstimator(BaseEstimator):
     # features, C the classes, P the targets of a classifier; other letters are equal where they stand for one model.
     _numbers: ClassVar[tuple[str, ...]] = ("n_solves_", "n_variables_")
     _arrays: ClassVar[dict[str, str]]
+    _default_sampler: ClassVar[str | None] = None  # the word of what solves the problems if the user names nothing
 
     bits: int
     sampler: Any
@@ -113,9 +107,10 @@ class QUBOEstimator(BaseEstimator):
         """Take over what `_state` returned."""
         self.__dict__.update(state)
 
-    def _default_sampler(self) -> Any:
-        """Return what solves the problems if the user names nothing; None is the default of trainings."""
-        return None
+    @property
+    def _levels(self) -> Levels:
+        """The values of a parameter that is not below 0."""
+        return Levels(0.0, 1.0, self.bits)
 
     def _rows(self, X: Any) -> Array:
         """Return the rows (N, D) that a fitted model is asked about, checked."""
@@ -127,7 +122,7 @@ class QUBOEstimator(BaseEstimator):
         """Open the sampler; at the end the account is kept, unless it is a transform's or a prediction's."""
         Encoding(self.bits, 1.0)
         own = seed_of(self.random_state) if seed is None else seed
-        with opened_sampler(self._default_sampler() if self.sampler is None else self.sampler, own) as sampler:
+        with opened_sampler(self._default_sampler if self.sampler is None else self.sampler, own) as sampler:
             solver = Solver(sampler, own)
             yield solver
         if count:
@@ -135,14 +130,40 @@ class QUBOEstimator(BaseEstimator):
 
 
 class QUBOClassifier(ClassifierMixin, QUBOEstimator):
-    """A model with a `decision_function`: scores of the classes (N, C), or of the second of two (N,)."""
+    """A model that gives every class a score."""
 
     classes_: NDArray[Any]
+
+    @abstractmethod
+    def _scores(self, X: Any) -> Array:
+        """Return the scores of the classes (N, C); of two classes, that of the second may stand alone, (N, 1)."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores of the classes (N, C); of two classes, by how much that of the second is larger, (N,)."""
+        scores = self._scores(X)
+        if len(self.classes_) > 2:
+            return scores
+        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the largest score, (N,)."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def _signs(self, y: Any) -> Array:
+        """Set `classes_` and return ±1 for each class against the others, (P, N); P is 1 for two classes."""
+        signs = np.where(self._present(y).T, 1.0, -1.0)
+        return signs if len(signs) > 2 else signs[1:]
+
+    def _labelled(self, X: Any, y: Any) -> tuple[Array, Array]:
+        """Return the rows (N, D), checked, and their labels as 0 and 1 (N, C); without labels C is 0."""
+        if y is None:
+            for name in ("classes_", "label_components_"):  # of an earlier fit
+                self.__dict__.pop(name, None)
+            X = validate_data(self, X, dtype=np.float64)
+            return X, np.empty((len(X), 0))
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        return X, self._present(y).astype(np.float64)
 
     def _present(self, y: Any) -> NDArray[np.bool_]:
         """Set `classes_` and return whether each row is of each class, (N, C); there are two classes at least."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from math import isqrt
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -18,6 +19,7 @@ from annealfit.problems.problem import Problems
 PATCHES_AT_ONCE = 1 << 16  # bounds the memory of a transform
 
 
+@dataclass(repr=False, eq=False)
 class BinarySparseCoding(CodingTransformer):
     """Codes of rows or image patches x by QUBO: `‖x − Da‖² + λ|a|₁` over codes a on 2^K levels from 0 to 1.
 
@@ -72,30 +74,17 @@ class BinarySparseCoding(CodingTransformer):
     _numbers = (*CodingTransformer._numbers, "penalty_")
     _arrays: ClassVar = {"components_": "MQ", "objective_": "I"}  # Q are the pixels of a patch
 
-    def __init__(
-        self,
-        n_components: int = 64,
-        bits: int = 1,
-        *,
-        sparsity: float = 0.05,
-        patch_size: int | None = None,
-        stride: int = 1,
-        pool: int | None = None,
-        max_iter: int = 10,
-        max_samples: int = 20_000,
-        sampler: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.bits = bits
-        self.sparsity = sparsity
-        self.patch_size = patch_size
-        self.stride = stride
-        self.pool = pool
-        self.max_iter = max_iter
-        self.max_samples = max_samples
-        self.sampler = sampler
-        self.random_state = random_state
+    n_components: int = 64
+    bits: int = 1
+    _: KW_ONLY
+    sparsity: float = 0.05
+    patch_size: int | None = None
+    stride: int = 1
+    pool: int | None = None
+    max_iter: int = 10
+    max_samples: int = 20_000
+    sampler: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the dictionary to rows (N, D) or images; y is not used."""

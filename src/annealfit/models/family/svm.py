@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -21,6 +22,7 @@ KERNELS = ("linear", "rbf")
 MOST_ROWS = 10_000  # whose kernel matrix takes 0.8 GB
 
 
+@dataclass(repr=False, eq=False)
 class QUBOSVC(QUBOClassifier):
     """Support vector machine by QUBO: `½αᵀ(yyᵀ∘K)α − 1ᵀα + ½ξ(yᵀα)²`, α on 2^K levels from 0 to C.
 
@@ -74,26 +76,15 @@ class QUBOSVC(QUBOClassifier):
         **{"energies_": "P", "lower_bounds_": "P"},
     }
 
-    def __init__(
-        self,
-        bits: int = 2,
-        C: float = 1.0,
-        kernel: str = "rbf",
-        *,
-        gamma: str | float = "scale",
-        constraint: float = 0.1,
-        n_answers: int = 1,
-        sampler: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.bits = bits
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.constraint = constraint
-        self.n_answers = n_answers
-        self.sampler = sampler
-        self.random_state = random_state
+    bits: int = 2
+    C: float = 1.0
+    kernel: str = "rbf"
+    _: KW_ONLY
+    gamma: str | float = "scale"
+    constraint: float = 0.1
+    n_answers: int = 1
+    sampler: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows X (N, D) and N labels of any type."""
@@ -102,10 +93,11 @@ class QUBOSVC(QUBOClassifier):
         problems = self._problems(kernel, signs)
         with self._solver() as solver:
             solved = [solver.solve(problems) for _ in range(self.n_answers)]
-        centres = signs * self.C / 2
-        answers = [self._multipliers(problems.decode(bits) + centres, signs) for bits, _ in solved]
-        products = np.mean(answers, axis=0)
-        constants = self._constants(kernel, signs)
+        products = np.mean([self._products(bits, signs) for bits, _ in solved], axis=0)
+        middle = signs * self.C / 2
+        constants = np.vecdot(
+            middle @ problems.shared_curvature.matrix - 2 * signs, middle
+        )  # twice the objective there
         self.energies_ = np.min([energies for _, energies in solved], axis=0) + constants
         self.lower_bounds_ = lower_bounds(problems, tight=True) + constants
         self.intercept_ = np.array([_bias(row @ kernel, own) for row, own in zip(products, signs, strict=True)])
@@ -121,10 +113,9 @@ class QUBOSVC(QUBOClassifier):
         X, signs = self._prepare(X, y)
         return self._problems(self._kernel(X, X), signs)
 
-    def decision_function(self, X: Any) -> Array:
-        """Return `Σ_n y_n α_n K(x_n, x) + b` of each class, (N, C); for two classes that of the second, (N,)."""
-        scores = self._kernel(self._rows(X), self.support_vectors_) @ self.dual_coef_.T + self.intercept_
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+    def _scores(self, X: Any) -> Array:
+        """Return `Σ_n y_n α_n K(x_n, x) + b` of each class, (N, P)."""
+        return self._kernel(self._rows(X), self.support_vectors_) @ self.dual_coef_.T + self.intercept_
 
     def _prepare(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Return the rows and the signs ±1 of each class (P, N); sets what predictions need to know of them."""
@@ -138,16 +129,15 @@ class QUBOSVC(QUBOClassifier):
                 f"X has {len(X)} rows, whose kernel matrix takes {len(X) ** 2 * 8 / 2**30:.1f} GiB; "
                 f"the limit is {MOST_ROWS} rows: train on fewer"
             )
-        present = self._present(y)
+        signs = self._signs(y)
         if isinstance(self.gamma, str):
             variance = float(X.var()) if choose("gamma", self.gamma, ("scale", "auto")) == "scale" else 1.0
             self.gamma_ = 1 / (X.shape[1] * (variance or 1.0))
         else:
             check_number("gamma", self.gamma, above=0)
             self.gamma_ = float(self.gamma)
-        self._order = _alternating(present.argmax(axis=1))
-        signs = np.where(present[self._order].T, 1.0, -1.0)
-        return X[self._order], signs if len(signs) > 2 else signs[1:]
+        self._order = _alternating(np.searchsorted(self.classes_, y))
+        return X[self._order], signs[:, self._order]
 
     def _kernel(self, rows: Array, others: Array) -> Array:
         return pairwise_kernels(rows, others, metric=self.kernel, filter_params=True, gamma=self.gamma_)
@@ -158,15 +148,11 @@ class QUBOSVC(QUBOClassifier):
         gradients = self.C / 2 * signs @ curvature.matrix - signs
         return Problems((curvature,), gradients, np.full(len(signs), self.C / 2), int(self.bits))
 
-    def _constants(self, kernel: Array, signs: Array) -> Array:
-        """Return twice the objective in the middle, `v = yC/2`, (P,)."""
-        middle = signs * self.C / 2
-        return np.vecdot(middle @ (kernel + self.constraint) - 2 * signs, middle)
-
-    def _multipliers(self, products: Array, signs: Array) -> Array:
-        """Return `v` (P, N) without the rounding of the levels, so that 0 is 0."""
-        step = self.C / ((1 << int(self.bits)) - 1)
-        return signs * np.rint(signs * products / step) * step
+    def _products(self, bits: NDArray[np.uint8], signs: Array) -> Array:
+        """Return `v = y∘α` (P, N): levels from 0 to C where y is 1, from −C to 0 where it is −1, with an exact 0."""
+        top = 2 ** int(self.bits) - 1
+        levels = bits @ (1 << np.arange(self.bits))
+        return self.C / top * np.where(signs > 0, levels, levels - top)
 
 
 def _alternating(codes: NDArray[np.intp]) -> NDArray[np.intp]:
