@@ -83,7 +83,7 @@ def test_a_misspelt_parameter_is_refused():
 
 
 def test_what_is_not_a_sampler_is_refused():
-    with pytest.raises(InvalidInputError, match="not a dimod sampler"):
+    with pytest.raises(InvalidInputError, match="or a dimod sampler, which has a method"):
         DimodSampler("simulated annealing")
 
 

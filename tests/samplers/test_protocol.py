@@ -226,7 +226,7 @@ def test_beta_means_the_same_to_every_annealer():
 
 
 def test_a_class_in_place_of_a_sampler():
-    with pytest.raises(InvalidInputError, match=r"is a class; .*DimodSampler\(SimulatedAnnealingSampler\(\)\)"):
+    with pytest.raises(InvalidInputError, match="sampler is the class SimulatedAnnealingSampler; pass an object of it"):
         DimodSampler(SimulatedAnnealingSampler)
 
 

@@ -108,6 +108,12 @@ class Field:
             self.number()
         return self.value
 
+    def plain(self) -> Any:
+        """Return a scalar, or a list or mapping of such values."""
+        if isinstance(self.value, Mapping):
+            return {name: field.plain() for name, field in self.entries().items()}
+        return [field.plain() for field in self.items()] if isinstance(self.value, list) else self.scalar()
+
     def _checked(self, kind: Any, expected: str, fits: Callable[[Any], bool] = lambda value: True) -> Any:
         """Return the value if it is of a kind and fits, or raise."""
         if not isinstance(self.value, kind) or not fits(self.value):

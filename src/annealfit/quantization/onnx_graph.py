@@ -21,6 +21,7 @@ from annealfit.data.features.onnx_files import (
     open_session,
     prune,
     read_network,
+    types_of_inputs,
 )
 from annealfit.quantization.moments import NUMBERS_PER_CHUNK, Padding, Window
 
@@ -84,8 +85,7 @@ class OnnxGraph:
 
         `fed` is a tensor in single precision that is not computed, but among what is given.
         """
-        to_numpy = onnx_module("onnx.helper").tensor_dtype_to_np_dtype
-        types = {name: np.dtype(to_numpy(kind.elem_type)) for name, kind in self.inputs.items()}
+        types = types_of_inputs(self.model)
         computed = [name for name in dict.fromkeys(tensors) if name not in types and name != fed]
         session: Any = None
         if computed:

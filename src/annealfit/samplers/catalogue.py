@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +16,11 @@ from annealfit.samplers.protocol import Sampler
 def default_sampler() -> Sampler:
     """Return the sampler of a training that names none."""
     return samplers.LevelAnnealer()
+
+
+def _own(name: str) -> Callable[..., Sampler]:
+    """Return a maker of a sampler of this package; settings that it does not have are refused by `set_params`."""
+    return lambda seed, **settings: getattr(samplers, name)().set_params(**settings)
 
 
 def _adapted(module: str, name: str, extra: str, **usual: Any) -> Callable[..., Sampler]:
@@ -46,11 +51,11 @@ def _qpu(seed: int, **settings: Any) -> Sampler:
 
 # Makers of samplers from a seed and settings. Only a simulated device needs the seed: the others get one per problem.
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
-    "levels": lambda seed, **settings: samplers.LevelAnnealer(**settings),
-    "native": lambda seed, **settings: samplers.SimulatedAnnealer(**settings),
-    "rounded": lambda seed, **settings: samplers.RoundedSampler(**settings),
-    "greedy": lambda seed, **settings: samplers.GreedyDescent(**settings),
-    "lattice": lambda seed, **settings: samplers.LatticeSolver(**settings),
+    "levels": _own("LevelAnnealer"),
+    "native": _own("SimulatedAnnealer"),
+    "rounded": _own("RoundedSampler"),
+    "greedy": _own("GreedyDescent"),
+    "lattice": _own("LatticeSolver"),
     "dwave-sa": _adapted("dwave.samplers", "SimulatedAnnealingSampler", "dwave", num_sweeps=100),
     "tabu": _adapted("dwave.samplers", "TabuSampler", "dwave", timeout=20),
     "steepest-descent": _adapted("dwave.samplers", "SteepestDescentSampler", "dwave"),
@@ -60,36 +65,22 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
 }
 
 
-def make_sampler(name: str, seed: int = 0, **settings: Any) -> Sampler:
-    """Return the sampler of this name, or raise an error that lists the names.
+def make_sampler(text: str, seed: int = 0, **settings: Any) -> Sampler:
+    """Return the sampler that `name` or `name:setting=value,setting=value` describes, with these further settings.
 
-    >>> make_sampler("rounded")
-    RoundedSampler()
-    """
-    make = SAMPLERS[choose("sampler", name, SAMPLERS)]
-    try:
-        return make(seed, **settings)
-    except TypeError as error:
-        known = ""
-        with contextlib.suppress(InvalidInputError, TypeError):
-            known = f"; it has {', '.join(make(seed).get_params(deep=False))}"
-        raise InvalidInputError(f"the sampler {name} cannot be made with {settings}: {error}{known}") from error
-
-
-def parse_sampler(text: str, seed: int = 0) -> Sampler:
-    """Return the sampler that `name` or `name:setting=value,setting=value` describes.
-
-    >>> parse_sampler("native:num_sweeps=20,num_reads=4").num_sweeps
-    20
+    >>> make_sampler("rounded"), make_sampler("native:num_sweeps=20", num_reads=4).num_sweeps
+    (RoundedSampler(), 20)
     """
     name, _, rest = text.partition(":")
-    settings = {}
     for part in filter(None, rest.split(",")):
         setting, equals, value = part.partition("=")
         if not equals or not setting or not value:
             raise InvalidInputError(f"sampler is {text!r}; write settings as in mock-qpu:topology=Z12,num_reads=50")
-        settings[setting.strip()] = _value(value.strip())
-    return make_sampler(name, seed, **settings)
+        try:
+            settings[setting.strip()] = json.loads(value.lower())  # a number or a truth value
+        except ValueError:
+            settings[setting.strip()] = value.strip()
+    return SAMPLERS[choose("sampler", name, SAMPLERS)](seed, **settings)
 
 
 def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
@@ -98,20 +89,9 @@ def resolve_sampler(given: Any, seed: int = 0) -> Sampler:
     >>> resolve_sampler("rounded"), resolve_sampler(None).num_sweeps
     (RoundedSampler(), 3)
     """
-    if given is None:
-        return default_sampler()
-    if isinstance(given, str):
-        return parse_sampler(given, seed)
-    if isinstance(given, Sampler):
-        return given
-    if not inspect.isclass(given) and callable(getattr(given, "sample", None)) and hasattr(given, "parameters"):
-        return samplers.DimodSampler(given)
-    if inspect.isclass(given):
-        raise InvalidInputError(f"sampler is the class {given.__name__}; pass an object of it: {given.__name__}(…)")
-    raise InvalidInputError(
-        f"sampler is {given!r}; pass an annealfit sampler, one of the words {', '.join(SAMPLERS)}, "
-        "or wrap a dimod sampler: DimodSampler(it)"
-    )
+    if given is None or isinstance(given, str):
+        return default_sampler() if given is None else make_sampler(given, seed)
+    return given if isinstance(given, Sampler) else samplers.DimodSampler(given)
 
 
 @contextlib.contextmanager
@@ -130,18 +110,16 @@ def opened_sampler(given: Any, seed: int = 0) -> Iterator[Sampler]:
             sampler.close()
 
 
-# What `restore_sampler` makes: samplers of this package, and those of other packages, without arguments, by module.
-_OWN = (
-    *("SimulatedAnnealer", "LevelAnnealer", "RoundedSampler", "ExactSolver", "LatticeSolver", "GreedyDescent"),
-    *("BlockSampler", "DimodSampler", "QPUSampler", "MockQPU"),
-)
+# What `restore_sampler` makes: samplers of this package, and of other packages those without settings of their own.
+_OWN = frozenset(samplers.__all__) - {"DenseAnnealingSampler", "Sampler", "Samples", "SolveInfo"}
 _OF_OTHERS = {
-    **dict.fromkeys(("SimulatedAnnealingSampler", "TabuSampler", "SteepestDescentSampler"), "dwave.samplers"),
-    **dict.fromkeys(("PathIntegralAnnealingSampler", "RotorModelAnnealingSampler", "RandomSampler"), "dwave.samplers"),
-    **dict.fromkeys(("TreeDecompositionSampler", "TreeDecompositionSolver"), "dwave.samplers"),
-    "ExactSolver": "dimod",
-    "SASampler": "openjij",
-    "DenseAnnealingSampler": "annealfit.samplers",
+    "dwave.samplers": (
+        *("SimulatedAnnealingSampler", "TabuSampler", "SteepestDescentSampler", "PathIntegralAnnealingSampler"),
+        *("RotorModelAnnealingSampler", "RandomSampler", "TreeDecompositionSampler", "TreeDecompositionSolver"),
+    ),
+    "dimod": ("ExactSolver",),
+    "openjij": ("SASampler",),
+    "annealfit.samplers": ("DenseAnnealingSampler",),
 }
 
 
@@ -171,7 +149,7 @@ def _restored(value: Any) -> Any:
     kind = value[TYPE]
     if kind not in _OWN:
         name = kind.rpartition(".")[2]
-        module = _OF_OTHERS.get(name, "")
+        module = next((module for module, names in _OF_OTHERS.items() if name in names), None)
         extra = "openjij" if module == "openjij" else "dwave"
         made = getattr(require(module, extra=extra, purpose=name), name)() if module else None
         if describe(made) != value:  # another class of that name, or one with settings of its own
@@ -180,19 +158,10 @@ def _restored(value: Any) -> Any:
     if kind == "QPUSampler" and not isinstance(value["device"], Mapping):
         raise InvalidInputError(f"no connection to {value['device']} is opened by a file; pass a QPUSampler")
     known = constructor_arguments(getattr(samplers, kind))  # files of other versions may have other neutral settings
-    neutral = {name: setting for name, setting in value.get(NEUTRAL, {}).items() if name in known}
-    described = [name for name, setting in neutral.items() if isinstance(setting, Mapping) and TYPE in setting]
-    settings = {
-        name: setting for name, setting in {**value, **neutral}.items() if name not in (TYPE, NEUTRAL, *described)
+    neutral = {
+        name: setting
+        for name, setting in value.get(NEUTRAL, {}).items()
+        if name in known and not (isinstance(setting, Mapping) and TYPE in setting)
     }
+    settings = {name: setting for name, setting in {**value, **neutral}.items() if name not in (TYPE, NEUTRAL)}
     return getattr(samplers, kind)(**{name: _restored(setting) for name, setting in settings.items()})
-
-
-def _value(text: str) -> Any:
-    """Return the text as a number or truth value if it is one, else the text itself."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return text

@@ -46,12 +46,11 @@ class DimodSampler(Sampler):
             dwave = require("dwave.samplers", extra="dwave", purpose="D-Wave's simulated annealing")
             child = dwave.SimulatedAnnealingSampler()
         if inspect.isclass(child):
-            raise InvalidInputError(
-                f"{child.__name__} is a class; make a sampler of it first: DimodSampler({child.__name__}())"
-            )
+            raise InvalidInputError(f"sampler is the class {child.__name__}; pass an object of it: {child.__name__}(…)")
         if not callable(getattr(child, "sample", None)) or not hasattr(child, "parameters"):
             raise InvalidInputError(
-                f"{child!r} is not a dimod sampler: it needs a method `sample` and a mapping `parameters`"
+                f"sampler is {child!r}; pass an annealfit sampler, a word as 'levels', or a dimod sampler, which has "
+                "a method `sample` and a mapping `parameters`"
             )
         self._accepted = _accepted_parameters(child)
         unknown = sorted(set(parameters) - self._accepted) if strict else []

@@ -143,6 +143,14 @@ def open_session(model: bytes) -> Any:
     return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
+def types_of_inputs(model: Any) -> dict[str, np.dtype[Any]]:
+    """Return the types of a network's inputs; old files list constants among the inputs, too."""
+    to_numpy = onnx_module("onnx.helper").tensor_dtype_to_np_dtype
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = (one for one in model.graph.input if one.name not in constants)
+    return {one.name: np.dtype(to_numpy(one.type.tensor_type.elem_type)) for one in inputs}
+
+
 def as_type(values: NDArray[Any], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     """Values in the type of a network's input; whole numbers are never rounded or wrapped silently."""
     with np.errstate(invalid="ignore"):

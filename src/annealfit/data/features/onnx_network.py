@@ -16,20 +16,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from annealfit._support.arrays import as_real
 from annealfit._support.errors import FileFormatError, InvalidInputError, check_number
 from annealfit._support.files import StrPath
 from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit.data.convolution import with_channels
-from annealfit.data.features.onnx_files import as_type, open_session, prune, read_network
+from annealfit.data.features.onnx_files import as_type, open_session, prune, read_network, types_of_inputs
 from annealfit.data.features.scaling import map_dask_rows
 from annealfit.data.rows import is_dask, is_out_of_core
-
-_TYPES = {
-    "tensor(float)": "float32",
-    "tensor(double)": "float64",
-    **{f"tensor({name})": name for name in ("float16", "bool", "int8", "int16", "int32", "int64")},
-    **{f"tensor({name})": name for name in ("uint8", "uint16", "uint32", "uint64")},
-}
 
 
 @dataclass(repr=False, eq=False)
@@ -86,9 +80,7 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the network, and send the first row of X through it."""
-        check_number("batch_size", self.batch_size, Integral, minimum=1)
-        if not np.all(np.asarray(self.std, dtype=float) > 0):
-            raise InvalidInputError(f"std is {self.std!r}; it must hold numbers above 0")
+        self._check_settings()
         model = read_network(self.path)
         _reduce(model, self.output, self.path, self.inputs or {})
         self.output_ = model.graph.output[0].name
@@ -101,6 +93,15 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         found = self._run(first)
         self.n_features_out_, self.dtype_ = found.shape[1], found.dtype
         return self
+
+    def _check_settings(self) -> None:
+        check_number("batch_size", self.batch_size, Integral, minimum=1)
+        for name, least in (("mean", -np.inf), ("std", 0.0)):
+            values = as_real(np.ravel(getattr(self, name)), name, ndim=1)
+            if not (values > least).all():
+                raise InvalidInputError(f"{name} is {getattr(self, name)!r}; it must hold numbers above {least:g}")
+        if self.image_shape is not None:
+            with_channels(self.image_shape)
 
     def transform(self, X: Any) -> Any:
         """Compute features of shape (N, d), in the network's precision; of a Dask array lazily, as a Dask array."""
@@ -125,12 +126,10 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
     def to_tensors(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return the fitted transformer, with its network, as tensors and a JSON manifest."""
         check_is_fitted(self)
-        settings = {name: value for name, value in self.get_params().items() if name != "path"}
-        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in settings.items()}
-        plain["inputs"] = {name: np.asarray(value).tolist() for name, value in (self.inputs or {}).items()} or None
+        settings = {name: _plain(value) for name, value in self.get_params().items() if name != "path"}
         manifest = {
             "kind": "onnx",
-            "settings": plain,
+            "settings": settings,
             "output": self.output_,
             "n_features_in": self.n_features_in_,
             "input_shape": list(self.input_shape_),
@@ -143,20 +142,10 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
     def from_tensors(cls, tensors: Any, manifest: Any) -> Self:
         """Return the transformer that `to_tensors` stored."""
         stored, document = TensorFields.of(tensors), Field.of(manifest)
-        given = document["settings"]
-        shape, output, inputs = given.get("image_shape"), given.get("output"), given.get("inputs")
-        sizes = None if shape is None else [size.whole(minimum=1, maximum=2**20) for size in shape.items(3)]
-        with settings_of(given):
-            features = cls(
-                "",
-                None if output is None else output.text(),
-                batch_size=given["batch_size"].whole(minimum=1),
-                image_shape=None if sizes is None else with_channels(sizes),
-                channels_first=given["channels_first"].flag(),
-                mean=_numbers(given["mean"]),
-                std=_numbers(given["std"]),
-                inputs=None if inputs is None else {name: _array(value) for name, value in inputs.entries().items()},
-            )
+        settings = {name: value.plain() for name, value in document["settings"].entries().items()}
+        with settings_of(document["settings"]):
+            features = cls("", **settings)
+            features._check_settings()
         features.model_ = stored.whole("model", (None,), maximum=255).astype(np.uint8).tobytes()
         features.output_ = document["output"].text()
         features.n_features_in_ = document["n_features_in"].whole(minimum=1)
@@ -178,12 +167,12 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
         return with_channels(self.image_shape)
 
     @property
-    def _session(self) -> Any:
-        """The session of onnxruntime, opened on first use: it can be neither copied nor pickled."""
+    def _session(self) -> tuple[Any, dict[str, np.dtype[Any]]]:
+        """The session of onnxruntime, opened on first use as it cannot be pickled, and the types of its inputs."""
         if "_open_session" not in self.__dict__:
-            read_network(self.model_)  # refuses one that would read other files
+            model = read_network(self.model_)  # refuses one that would read other files
             try:
-                self._open_session = open_session(self.model_)
+                self._open_session = open_session(self.model_), types_of_inputs(model)
             except Exception as error:  # onnxruntime raises many kinds
                 raise FileFormatError(f"onnxruntime cannot run {self.path or 'the network'}: {error}") from error
         return self._open_session
@@ -193,23 +182,26 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
 
     def _run(self, batch: NDArray[Any]) -> NDArray[Any]:
         """Compute the features of some rows; for a network with a fixed batch size the last row is repeated."""
-        others = self.inputs or {}
-        (entry,) = (one for one in self._session.get_inputs() if one.name not in others)
-        inputs = self._inputs(batch, entry)
-        fixed = entry.shape[0] if entry.shape and isinstance(entry.shape[0], int) else None
-        step = fixed or len(inputs)
+        (session, types), others = self._session, self.inputs or {}
+        (entry,) = (one for one in session.get_inputs() if one.name not in others)
+        rows = as_type(self._images(batch, entry), types[entry.name], entry.name)
+        step = entry.shape[0] if entry.shape and isinstance(entry.shape[0], int) else len(rows)
         found = []
-        for first in range(0, len(inputs), step):
-            part = inputs[first : first + step]
-            padded = part if len(part) == step else np.concatenate([part, np.repeat(part[-1:], step - len(part), 0)])
+        for first in range(0, len(rows), step):
+            part = rows[first : first + step]
+            feed = {entry.name: np.concatenate([part, np.repeat(part[-1:], step - len(part), 0)])}
+            # Axes of the other inputs that have the same name as one of the rows' are as long.
+            lengths = dict(zip(entry.shape, feed[entry.name].shape, strict=True))
+            for one in session.get_inputs():
+                if one.name != entry.name:
+                    value = as_type(np.asarray(others[one.name]), types[one.name], one.name)
+                    feed[one.name] = _broadcast(value, one, lengths)
             try:
-                (made,) = self._session.run([self.output_], {entry.name: padded} | self._others(entry, padded))
-            except InvalidInputError:
-                raise
+                (made,) = session.run([self.output_], feed)
             except Exception as error:
                 raise InvalidInputError(
-                    f"the network failed on input of shape {padded.shape} (its input {entry.name!r} is {entry.shape}): "
-                    f"{error}"
+                    f"the network failed on input of shape {feed[entry.name].shape} (its input {entry.name!r} is "
+                    f"{entry.shape}): {error}"
                 ) from error
             if np.ndim(made) < 1 or len(made) != step:
                 raise InvalidInputError(
@@ -218,26 +210,8 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
             found.append(made.reshape(step, -1)[: len(part)])
         return np.concatenate(found)
 
-    def _others(self, entry: Any, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The other inputs for these rows; axes that have the same name as one of the rows' are as long."""
-        lengths = {name: size for name, size in zip(entry.shape, rows.shape, strict=False) if isinstance(name, str)}
-        found = {}
-        for one in self._session.get_inputs():
-            if one.name == entry.name:
-                continue
-            value = as_type(np.asarray(self.inputs[one.name]), np.dtype(_type_of(one)), one.name)  # type: ignore[index]
-            own = (1,) * (len(one.shape) - value.ndim) + value.shape
-            shape = [k if isinstance(k, int) else lengths.get(k, v) for k, v in zip(one.shape, own, strict=False)]
-            try:
-                found[one.name] = np.ascontiguousarray(np.broadcast_to(value, shape)).reshape(shape)
-            except ValueError as error:
-                raise InvalidInputError(
-                    f"inputs gives {one.name!r} the shape {value.shape}; the network takes {tuple(one.shape)}"
-                ) from error
-        return found
-
-    def _inputs(self, batch: NDArray[Any], entry: Any) -> NDArray[Any]:
-        """Return rows in the shape, scale and type that the network takes."""
+    def _images(self, batch: NDArray[Any], entry: Any) -> NDArray[Any]:
+        """Return rows in the shape and scale that the network takes."""
         images = batch
         if self.image_shape is not None:
             if math.prod(batch.shape[1:]) != math.prod(self.image_shape_):
@@ -245,51 +219,45 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
             images = batch.reshape(len(batch), *self.image_shape_)
         elif batch.ndim == 3 and len(entry.shape) == 4:
             images = batch[..., None]
-        images = _normalised(images, self.mean, self.std)
+        mean, std = np.asarray(self.mean, dtype=np.float32), np.asarray(self.std, dtype=np.float32)
+        for name, values in (("mean", mean), ("std", std)):
+            if values.ndim and (images.ndim != 4 or len(values) != images.shape[-1]):
+                raise InvalidInputError(
+                    f"{name} has {values.size} values, and images have shape {images.shape[1:]}: give a number, or one "
+                    "per channel"
+                )
+        if mean.any() or (std != 1).any():
+            images = (images.astype(np.float32, copy=False) - mean) / std
         if images.ndim == 4 and self.channels_first:
             images = images.transpose(0, 3, 1, 2)
-        ready = as_type(images, np.dtype(_type_of(entry)), entry.name)
-        wanted = [size if isinstance(size, int) else None for size in entry.shape[1:]]
-        pairs = zip(wanted, ready.shape[1:], strict=False)
-        if len(wanted) != ready.ndim - 1 or any(size not in (None, own) for size, own in pairs):
+        fits = len(entry.shape) == images.ndim
+        if not fits or any(
+            isinstance(k, int) and k != n for k, n in zip(entry.shape[1:], images.shape[1:], strict=True)
+        ):
             raise InvalidInputError(
-                f"the network takes {tuple(entry.shape)}, and X makes {('N', *ready.shape[1:])}; set image_shape, "
+                f"the network takes {tuple(entry.shape)}, and X makes {('N', *images.shape[1:])}; set image_shape, "
                 "channels_first, or resize the images"
             )
-        return ready
-
-
-def _normalised(images: NDArray[Any], mean: Any, std: Any) -> NDArray[Any]:
-    """Return `(x − mean)/std` by channel, the last dimension."""
-    centre, spread = np.asarray(mean, dtype=np.float32), np.asarray(std, dtype=np.float32)
-    if not centre.any() and (spread == 1).all():
         return images
-    for name, values in (("mean", centre), ("std", spread)):
-        if values.ndim and (images.ndim != 4 or len(values) != images.shape[-1]):
-            raise InvalidInputError(
-                f"{name} has {values.size} values, and images have shape {images.shape[1:]}: give a number, or one "
-                "per channel"
-            )
-    return (images.astype(np.float32, copy=False) - centre) / spread
 
 
-def _type_of(entry: Any) -> str:
-    if entry.type not in _TYPES:
-        raise InvalidInputError(
-            f"the network's input {entry.name!r} is a {entry.type}; expected one of {', '.join(_TYPES)}"
-        )
-    return _TYPES[entry.type]
-
-
-def _array(stored: Field) -> NDArray[Any]:
+def _broadcast(value: NDArray[Any], entry: Any, lengths: Mapping[Any, int]) -> NDArray[Any]:
+    """Return the value of an input in the shape that the network takes."""
+    own = (1,) * (len(entry.shape) - value.ndim) + value.shape
+    shape = [k if isinstance(k, int) else lengths.get(k, n) for k, n in zip(entry.shape, own, strict=False)]
     try:
-        return np.asarray(stored.value, dtype=float)
-    except (TypeError, ValueError):
-        stored.refuse("numbers")
+        return np.ascontiguousarray(np.broadcast_to(value, shape)).reshape(shape)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"inputs gives {entry.name!r} the shape {value.shape}; the network takes {tuple(entry.shape)}"
+        ) from error
 
 
-def _numbers(stored: Field) -> float | list[float]:
-    return [one.number() for one in stored.items()] if isinstance(stored.value, list) else stored.number()
+def _plain(value: Any) -> Any:
+    """Return a setting as JSON has it."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return value if value is None or isinstance(value, str) else np.asarray(value).tolist()
 
 
 def _checked(X: ArrayLike) -> Any:
