@@ -294,23 +294,17 @@ def execute(spec: RunSpec) -> Record:
             if spec.model is not None:
                 return family.train(spec, _load(spec.baseline))
             prepared = _prepare(spec.baseline)
-            data, net = (
-                prepared.dataset,
-                AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed),
-            )
-            match spec.method:
-                case records.CLASSICAL:
-                    fitted = fit_sgd(prepared, REGULARIZATION, spec.seed)
-                case records.OPTIMUM:
-                    fitted = fit_optimum(prepared, REGULARIZATION)
-                case records.FROZEN_NETWORK:
-                    fitted = fit_frozen_network(data, net)
-                case records.TRAINED_NETWORK:
-                    fitted = learned(net.fit(data.X_train, data.y_train))
-                case records.ADAM_NETWORK:
-                    fitted = fit_network_by_adam(data, net)
-                case _:
-                    fitted = learned(spec.classifier().fit(prepared.X_train, data.y_train))
+            data = prepared.dataset
+            net = AnnealedConvNet(**_SIZES, regularization=REGULARIZATION, random_state=spec.seed)
+            fits: dict[str, Callable[[], Fitted]] = {
+                records.CLASSICAL: lambda: fit_sgd(prepared, REGULARIZATION, spec.seed),
+                records.OPTIMUM: lambda: fit_optimum(prepared, REGULARIZATION),
+                "qubo": lambda: learned(spec.classifier().fit(prepared.X_train, data.y_train)),
+                records.FROZEN_NETWORK: lambda: fit_frozen_network(data, net),
+                records.TRAINED_NETWORK: lambda: learned(net.fit(data.X_train, data.y_train)),
+                records.ADAM_NETWORK: lambda: fit_network_by_adam(data, net),
+            }
+            fitted = fits[spec.method]()
             record = measure(prepared if fitted.features is None else data, spec.label, fitted, spec)
             return replace(record, history={}) if spec.is_reading else record  # of hundreds, whose recalls are enough
     except Exception as error:

@@ -1,7 +1,6 @@
 """A seeded library of QUBO instances from real training: names, best known energies, problems, files, other answers.
 
-The catalogue is the table below: each row stands for every combination of its choices. Rows are only ever added: a
-published instance keeps its name, its coefficients and its digest.
+A row of `instance_data/catalogue.toml` stands for every combination of its choices.
 
 The same name gives the same coefficients bit for bit on every machine. The curvature is computed from the images;
 gradient and range are on record (`gradients.npz`, made by tools/instance_gradients.py), so that a later version that
@@ -16,6 +15,7 @@ import csv
 import difflib
 import json
 import os
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -125,51 +125,20 @@ class Instance:
         }
 
 
-# Features, bits, classes; each in both coordinates and at both stages. The training parts of emnist and cifar10 come
-# in copies that are not complete, or not in one order: their instances are made from the first 100 images of each
-# class in the test part, of which there is one file.
-_TABLE: tuple[tuple[ImageFeatures, tuple[int, ...], tuple[int, ...]], ...] = (
-    # data set, side of the images, filters, kernel, pool
-    (ImageFeatures("digits", 8, 2, 3, 2), (1, 2, 5, 10, 20), (0,)),  # d = 18
-    (ImageFeatures("digits", 8, 2, 3, 2), (3,), (0, 3, 8)),
-    (ImageFeatures("digits", 8, 4, 3, 2), (1, 2, 3, 5, 10), (0,)),  # 36
-    (ImageFeatures("digits", 8, 8, 3, 2), (1, 2, 3), (0,)),  # 72
-    (ImageFeatures("mnist", 8, 2, 3, 2), (1, 3), (0,)),  # 18
-    (ImageFeatures("mnist", 8, 8, 3, 2), (1, 2, 3, 20), (1,)),  # 72
-    (ImageFeatures("mnist", 16, 8, 5, 3), (1, 3), (2,)),  # 128
-    (ImageFeatures("mnist", 28, 8, 5, 3), (1, 2, 3), (3,)),  # 512
-    (ImageFeatures("fashion_mnist", 8, 2, 3, 2), (1, 3), (0,)),  # 18
-    (ImageFeatures("fashion_mnist", 8, 4, 3, 2), (2, 5), (6,)),  # 36
-    (ImageFeatures("fashion_mnist", 28, 8, 5, 3), (1, 3), (4,)),  # 512
-    (ImageFeatures("kmnist", 8, 2, 3, 2), (1, 3), (0,)),  # 18
-    (ImageFeatures("kmnist", 8, 8, 3, 2), (2,), (5,)),  # 72
-    (ImageFeatures("emnist", 8, 2, 3, 2, "leading"), (1, 3), (0,)),  # 18
-    (ImageFeatures("emnist", 8, 4, 3, 2, "leading"), (3, 15), (7,)),  # 36
-    (ImageFeatures("cifar10", 8, 2, 3, 2, "leading"), (1, 3), (0,)),  # 18
-    (ImageFeatures("cifar10", 8, 8, 3, 2, "leading"), (3,), (9,)),  # 72
-    (ImageFeatures("cifar10", 20, 4, 5, 2, "leading"), (1, 2), (8,)),  # 256
-)
-
-INSTANCES: tuple[Instance, ...] = tuple(
-    Instance(features, *choice)
-    for features, bits, classes in _TABLE
-    for choice in product(bits, ("raw", "centred"), STAGES, classes)
-)
-# Made by tools/model_instances.py. Model, parameters, bits, which of its problems.
+_CATALOGUE = tomllib.loads(RECORD_FILE.with_name("catalogue.toml").read_text(encoding="utf-8"))
 MODEL_INSTANCES = tuple(
     Instance(ImageFeatures("digits", 8, 0, 1, 1), bits, "raw", "first", place, model, size)
-    for model, size, choices, places in (
-        ("ridge", 64, (1, 3), (0,)),
-        ("svm", 80, (1, 2), (0,)),
-        ("boosting", 40, (1, 2), (0,)),
-        ("sparse_coding", 47, (1,), (0, 1)),
-        ("factorization", 40, (1,), (0, 1)),
-        ("boltzmann", 62, (1,), (0,)),
-    )
-    for bits in choices
-    for place in places
+    for model, size, *choices in _CATALOGUE["models"]
+    for bits, place in product(*choices)
 )
-INSTANCES += MODEL_INSTANCES
+INSTANCES = (
+    *(
+        Instance(ImageFeatures(*features), *choice)
+        for *features, bits, classes in _CATALOGUE["images"]
+        for choice in product(bits, ("raw", "centred"), STAGES, classes)
+    ),
+    *MODEL_INSTANCES,
+)
 _BY_NAME = {instance.name: instance for instance in INSTANCES}
 
 

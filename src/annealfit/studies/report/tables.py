@@ -144,21 +144,17 @@ class Group:
     def departure(self) -> str:
         """What sets the runs apart from the settings of the table they belong to; empty if nothing does."""
         spec = self.spec
-        if spec.method != "qubo":
-            return ""
-        usual_sweeps = STUDY_SWEEPS if spec.dataset == "digits" and spec.preset != "annealfit" else None
-        parts = [f"{symbol} = {value:g}" for _, symbol, value in self.studied]
-        if not parts and spec.num_sweeps != usual_sweeps:
-            parts.append(f"{spec.num_sweeps or 100} sweeps")
-        if spec.max_iter is not None:
-            parts.append(f"{spec.max_iter} iterations")
-        return ", ".join(parts)
+        settings = {"δ = {:g}": spec.update_range, "α = {:g}": spec.step, "{} iterations": spec.max_iter}
+        parts = [form.format(value) for form, value in settings.items() if value is not None]
+        usual = STUDY_SWEEPS if main_table(spec) == "digits" and spec.preset != "annealfit" else None
+        if not self.is_study and spec.num_sweeps != usual:
+            parts.insert(0, f"{spec.num_sweeps or 100} sweeps")
+        return ", ".join(parts) if spec.method == "qubo" else ""
 
     @property
-    def studied(self) -> list[tuple[str, str, float]]:
-        """Name, symbol and value of the settings that a study varies."""
-        settings = ("update_range", "δ", self.spec.update_range), ("step", "α", self.spec.step)
-        return [(name, symbol, value) for name, symbol, value in settings if value is not None]
+    def is_study(self) -> bool:
+        """Whether the update range or the step is varied: its value is a column of the table, and no departure."""
+        return main_table(self.spec) in ("range_study", "step_study")
 
     @property
     def is_papers(self) -> bool:
@@ -193,18 +189,17 @@ class Group:
 
     def names(self) -> Row:
         """The cells that name the group, and the number of its runs."""
-        spec, departure = self.spec, f" ({self.departure})" if self.departure else ""
-        row = {
+        spec, departure = self.spec, f" ({self.departure})" if self.departure and not self.is_study else ""
+        return {
             "dataset": Cell(dataset_title(spec.dataset)),
             "method": Cell(method_title(spec.label) + departure, spec.bits or (0 if spec.method == CLASSICAL else -1)),
             "preset": Cell(spec.preset or "–"),
             "images": Cell(spec.images),
             "model": Cell(spec.model or "–"),
             "runs": count_cell(len(self.records)),
+            "update_range": Cell(f"δ = {spec.update_range or 0:g}", spec.update_range),
+            "step": Cell(f"α = {spec.step or 0:g}", spec.step),
         }
-        for setting, symbol, value in self.studied:  # the first column says it
-            row |= {setting: Cell(f"{symbol} = {value:g}", value), "method": Cell(method_title(spec.label))}
-        return row
 
 
 def numbers_of(record: Record) -> dict[str, float]:
