@@ -1,13 +1,9 @@
-"""One look for the page, the documentation and all figures: colours, fonts, plain numbers on axes, labels kept apart.
-
-The eight series colours were searched for, not picked: for full colour vision and for the three kinds of colour
-blindness (the tests simulate them) any two differ clearly, and each stands out from its ground. Blue is our own
-default, 3 bits; vermilion the paper's, 20 bits.
-"""
+"""One look for the page, the documentation and all figures: colours, fonts, plain numbers on axes, separate labels."""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -38,35 +34,9 @@ class Colour:
     dark: str
 
 
-# What a page is made of.
-PAGE = {
-    "paper": Colour("#ffffff", "#14171a"),
-    "panel": Colour("#f5f7f9", "#1e2328"),
-    "ink": Colour("#1a1d21", "#e8eaed"),
-    "soft": Colour("#555e69", "#a5adb7"),
-    "line": Colour("#d5dae0", "#3a4149"),
-    "link": Colour("#0b57a4", "#83bdff"),
-    "focus": Colour("#b34700", "#ffb27a"),
-    "near": Colour("#0a6b4f", "#6fd6b0"),
-    "near-ground": Colour("#e3f4ee", "#12312a"),
-    "far": Colour("#8a4b00", "#ffc07a"),
-    "far-ground": Colour("#fdf3e4", "#38290f"),
-    "warning": Colour("#a33b00", "#ffab7d"),
-    "warning-ground": Colour("#fdeee6", "#3a2318"),
-    "heat": Colour("#0072b2", "#4aa8f0"),
-}
-
-# Series of a chart, by the bits of a method; 0 is a method without bits.
-BIT_COLOURS = {
-    0: PAGE["ink"],
-    1: Colour("#02a876", "#03744f"),
-    2: Colour("#7d1777", "#9b5a9a"),
-    3: Colour("#0072b2", "#4aa8f0"),
-    5: Colour("#ee3246", "#fb3576"),
-    10: Colour("#953145", "#df8fbe"),
-    15: Colour("#584300", "#dec58a"),
-    20: Colour("#d55e00", "#ff8a3d"),
-}
+_COLOURS = tomllib.loads(Path(__file__).with_name("colours.toml").read_text(encoding="utf-8"))
+PAGE = {name: Colour(*pair) for name, pair in _COLOURS["page"].items()}  # what a page is made of
+BIT_COLOURS = {int(bits): Colour(*pair) for bits, pair in _COLOURS["bits"].items()}  # series, by a method's bits
 OTHER_BITS = PAGE["soft"]
 
 # The same colours for series that have no bits, as samplers: the most different ones first, each with its own marker.
