@@ -94,7 +94,7 @@ def test_errors_name_the_file_and_the_field(targets, tmp_path):
     model = targets[0]
     tensors, manifest = read_tensors(model.path, "classifier")
     write_tensors(tmp_path / "bad", "classifier", tensors.tensors, {**manifest.value, "n_iter": -1})
-    with pytest.raises(FileFormatError, match=r"bad: its field n_iter is -1; expected a whole number of at least 0"):
+    with pytest.raises(FileFormatError, match=r"bad: its field n_iter is -1; expected a whole number, at least 0"):
         AnnealedClassifier.load(tmp_path / "bad")
     write_tensors(tmp_path / "nan", "classifier", {**tensors.tensors, "coef": np.full((3, 4), np.nan)}, manifest.value)
     with pytest.raises(FileFormatError, match=r"nan: its tensor coef holds NaN"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from types import ModuleType
@@ -83,33 +83,38 @@ def choose_or_own(name: str, value: Any, words: Mapping[str, T], methods: Sequen
     raise InvalidInputError(f"{name} is {value!r}; {known}, or pass {wanted} (docs/extending.md)")
 
 
-def check_number(
-    name: str,
+def check_number(name: str, value: Any, kind: Any = Real, *, remedy: str = "", **limits: float | None) -> None:
+    """Raise unless `value` is a finite number of the kind and within the limits (`minimum`, `above`, `maximum`).
+
+    >>> check_number("bits", 3, Integral, minimum=1, maximum=30)
+    """
+    if wanted := number_wanted(value, kind, **limits):
+        hint = f"; {remedy}" if remedy else ""
+        raise InvalidInputError(f"{name} is {value!r}; it must be {wanted}{hint}")
+
+
+def number_wanted(
     value: Any,
     kind: Any = Real,
     *,
     minimum: float | None = None,
     above: float | None = None,
     maximum: float | None = None,
-    remedy: str = "",
-) -> None:
-    """Raise unless `value` is a finite number of the kind and within the limits.
+) -> str:
+    """Return what a value has to be where it is no finite number of the kind within the limits; "" where it is one.
 
-    >>> check_number("bits", 3, Integral, minimum=1, maximum=30)
+    >>> number_wanted(0.5, minimum=0), number_wanted(0.5, Integral, minimum=0)
+    ('', 'a whole number, at least 0')
     """
-    limits = [
-        f"{word} {limit}"
-        for word, limit in (("at least", minimum), ("above", above), ("at most", maximum))
-        if limit is not None
-    ]
-    number = float(value) if isinstance(value, kind) and not isinstance(value, bool | np.bool_) else math.nan
     if (
-        math.isfinite(number)
-        and (minimum is None or number >= minimum)
-        and (above is None or number > above)
-        and (maximum is None or number <= maximum)
+        isinstance(value, kind)
+        and not isinstance(value, bool | np.bool_)
+        and abs(value) <= sys.float_info.max
+        and (minimum is None or value >= minimum)
+        and (above is None or value > above)
+        and (maximum is None or value <= maximum)
     ):
-        return
-    wanted = "a whole number" if kind is Integral else "a finite number"
-    hint = f"; {remedy}" if remedy else ""
-    raise InvalidInputError(f"{name} is {value!r}; it must be {wanted}, {' and '.join(limits)}{hint}")
+        return ""
+    words = (("at least", minimum), ("above", above), ("at most", maximum))
+    limits = " and ".join(f"{word} {limit}" for word, limit in words if limit is not None)
+    return f"{'a whole number' if kind is Integral else 'a finite number'}{', ' if limits else ''}{limits}"

@@ -245,8 +245,6 @@ _READERS = {
 }
 _BLANK = b"0" * 64
 _DIGEST = re.compile(rb'\\"sha256\\": \\"([0-9a-f]{64})\\"')  # as the file's metadata spell it
-_LENGTH_BYTES = 8  # at the start of a safetensors file: the length of its header
-_MOST_HEADER_BYTES = 100_000_000  # the limit of safetensors
 _TYPES = frozenset({"F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"})  # NumPy's
 
 
@@ -299,12 +297,8 @@ def read_tensors(path: StrPath, kind: str) -> tuple[TensorFields, Field]:
 def _parse(payload: bytes, name: str) -> tuple[dict[str, NDArray[Any]], Field]:
     """The tensors and annealfit's part of the metadata, before the digest is checked."""
     try:
-        length = int.from_bytes(payload[:_LENGTH_BYTES], "little")
-        if len(payload) < _LENGTH_BYTES or length > min(_MOST_HEADER_BYTES, len(payload) - _LENGTH_BYTES):
-            raise ValueError("its header is longer than the file")
-        header = parse_json(payload[_LENGTH_BYTES : _LENGTH_BYTES + length])
-        described = {key: value["dtype"] for key, value in header.items() if key != "__metadata__"}
-        if not all(isinstance(dtype, str) and dtype in _TYPES for dtype in described.values()):
+        header = parse_json(payload[_header(payload)])
+        if not {value["dtype"] for key, value in header.items() if key != "__metadata__"} <= _TYPES:
             raise ValueError("it has tensors of an unknown type")
         tensors = safetensors.numpy.load(payload)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -321,10 +315,15 @@ def _parse(payload: bytes, name: str) -> tuple[dict[str, NDArray[Any]], Field]:
     return tensors, Field(ours, source=name)
 
 
+def _header(payload: bytes | bytearray) -> slice:
+    """The position of the header of a safetensors file, whose length stands before it."""
+    return slice(8, 8 + int.from_bytes(payload[:8], "little"))
+
+
 def _digest_place(payload: bytes | bytearray) -> slice | None:
     """The position of the file's digest: the first one in the header."""
-    length = int.from_bytes(payload[:_LENGTH_BYTES], "little")
-    found = _DIGEST.search(payload, _LENGTH_BYTES, _LENGTH_BYTES + length)
+    header = _header(payload)
+    found = _DIGEST.search(payload, header.start, header.stop)
     return None if found is None else slice(*found.span(1))
 
 
@@ -351,6 +350,10 @@ def digest_of_arrays(tensors: Mapping[str, NDArray[Any]]) -> str:
 _UNSUSPICIOUS_BYTES = 2**24
 _MOST_UNPACKED = 100  # times the file's size: real data seldom compress to a tenth
 _MOST_MEMBERS = 10_000
+_UNREADABLE = (  # what NumPy and the modules for archives raise
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, TypeError, SyntaxError),
+    *(LookupError, OverflowError),
+)
 
 
 def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
@@ -372,18 +375,12 @@ def read_arrays(path: StrPath) -> dict[str, NDArray[Any]]:
                     "save it uncompressed with numpy.savez if it is meant to"
                 )
             return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
-    except PermissionError:
+    except (PermissionError, FileFormatError):
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise FileFormatError(
-            f"{name} is not a whole npz file: {error}; export it again, or save it again with numpy.savez"
-        ) from error
-    except FileFormatError:
-        raise
-    except (ValueError, TypeError, SyntaxError, KeyError, IndexError, OverflowError) as error:
-        raise FileFormatError(
-            f"{name} holds Python objects or is damaged ({error}); objects are never unpickled: "
-            f"save arrays of numbers or strings with numpy.savez"
+            f"{name} is not a whole npz file, or holds Python objects, which are never unpickled ({error}); export it "
+            "again, or save arrays of numbers or texts with numpy.savez"
         ) from error
 
 

@@ -7,15 +7,16 @@ another type, out of bounds or not finite raises a `FileFormatError` that names 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.errors import FileFormatError, InvalidInputError, number_wanted
 
 DEEPEST = 32  # levels of lists and mappings inside each other
 LONGEST = 1_000_000  # entries of a list or a mapping, characters of a text
@@ -29,12 +30,12 @@ Shape = tuple[int | None, ...]  # None is any length
 class Field:
     """A value of a JSON document and the way to it.
 
-    >>> manifest = Field({"classes": ["cat", "dog"], "n_iter": -3}, source="model.safetensors")
+    >>> manifest = Field({"classes": ["cat", "dog"], "n_iter": -3}, source="iris")
     >>> [name.text() for name in manifest["classes"].items()]
     ['cat', 'dog']
     >>> manifest["n_iter"].whole(minimum=0)
     Traceback (most recent call last):
-    annealfit._support.errors.FileFormatError: model.safetensors: its field n_iter is -3; expected a whole number ...
+    annealfit._support.errors.FileFormatError: iris: its field n_iter is -3; expected a whole number, at least 0
     """
 
     value: Any
@@ -80,22 +81,20 @@ class Field:
         """Return true or false."""
         return self._checked(bool, "true or false")
 
-    def whole(self, *, minimum: int, maximum: int = 2**63 - 1) -> int:
-        """Return a whole number within limits."""
-        limit = f" and at most {maximum}" if maximum < 2**63 - 1 else ""
-        expected = f"a whole number of at least {minimum}{limit}"
-        return self._checked(int, expected, lambda value: not isinstance(value, bool) and minimum <= value <= maximum)
+    def whole(self, *, minimum: int, maximum: int | None = None) -> int:
+        """Return a whole number within limits, of at most 63 bits."""
+        wanted = number_wanted(self.value, Integral, minimum=minimum, maximum=maximum)
+        if wanted or self.value >= 2**63:
+            self.refuse(wanted or "a whole number of at most 63 bits")
+        return int(self.value)
 
-    def number(self, *, minimum: float = -math.inf, maximum: float = math.inf, finite: bool = True) -> float:
+    def number(self, *, minimum: float | None = None, maximum: float | None = None, finite: bool = True) -> float:
         """Return a number within limits; NaN and the infinities are accepted unless `finite`."""
-
-        def fits(value: float) -> bool:
-            if isinstance(value, float) and not math.isfinite(value):
-                return not finite
-            return not isinstance(value, bool) and abs(value) <= 1e308 and minimum <= value <= maximum
-
-        limits = [f"at least {minimum}"] * (minimum > -math.inf) + [f"at most {maximum}"] * (maximum < math.inf)
-        return float(self._checked(int | float, f"a finite number {' and '.join(limits)}".rstrip(), fits))
+        is_special = isinstance(self.value, float) and not math.isfinite(self.value)
+        wanted = number_wanted(self.value, minimum=minimum, maximum=maximum)
+        if wanted and not (is_special and not finite):
+            self.refuse(wanted)
+        return float(self.value)
 
     def one_of(self, options: Iterable[str]) -> str:
         """Return one of these words."""
@@ -162,9 +161,9 @@ class TensorFields:
             self._refuse(name, f"goes from {found.min()} to {found.max()}; expected at least {minimum}{limit}")
         return found.astype(np.int64, copy=False)
 
-    def column(self, name: str, length: int) -> NDArray[Any]:
-        """Return a column of a table: numbers or truth values, NaN where a number is missing."""
-        return self._shaped(name, (length,), "fiub", "numbers")
+    def numbers(self, name: str, shape: Shape) -> NDArray[Any]:
+        """Return an array of numbers or truth values, NaN where a number is missing."""
+        return self._shaped(name, shape, "fiub", "numbers")
 
     def _shaped(self, name: str, shape: Shape, kinds: str, what: str) -> NDArray[Any]:
         if name not in self.tensors:
@@ -178,6 +177,35 @@ class TensorFields:
 
     def _refuse(self, name: str, what: str) -> NoReturn:
         raise FileFormatError(f"{self.source}: its tensor {self.prefix}{name} {what}")
+
+
+_HISTORY = "history."
+
+
+def stored_history(columns: Mapping[str, NDArray[Any]]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return a history as tensors, and as a manifest that has the order of its columns and all texts."""
+    texts = {name: column.tolist() for name, column in columns.items() if column.dtype.kind == "U"}
+    tensors = {_HISTORY + name: column for name, column in columns.items() if name not in texts}
+    return tensors, {"columns": list(columns), "texts": texts}
+
+
+def read_history(
+    tensors: TensorFields, manifest: Field, length: int | None = None, finite: Collection[str] = ("loss",)
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of a stored history, all of this length, or of that of the first one."""
+    texts = manifest.get("texts")
+    texts_of = {} if texts is None else texts.entries()
+    columns: dict[str, NDArray[Any]] = {}
+    for name in dict.fromkeys([*(name.text() for name in manifest["columns"].items()), *texts_of]):
+        if name not in texts_of:
+            read = tensors.real if name in finite else tensors.numbers
+            columns[name] = read(_HISTORY + name, (length,))
+        else:
+            columns[name] = np.array([text.text() for text in texts_of[name].items()])
+            if length is not None and len(columns[name]) != length:
+                texts_of[name].refuse(f"{length} texts")
+        length = len(columns[name])
+    return columns
 
 
 @contextmanager

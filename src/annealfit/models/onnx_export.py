@@ -170,15 +170,6 @@ class _Graph:
         self.output(self.add("Gather", self.constant(_storable(classes)), place), _LABEL)
         return scores
 
-    def tree_votes(self, value: str, trees: Sequence[DecisionTreeClassifier]) -> str:
-        """Predictions of trees (N, T), the classes of which are numbers."""
-        attributes = _tree_attributes(trees)
-        value, name = self.cast(value, self.float), f"trees_{len(self._nodes)}"
-        node = self._helper.make_node("TreeEnsembleRegressor", [value], [name], domain="ai.onnx.ml", **attributes)
-        self._nodes.append(node)
-        self._type_of[name] = self.float
-        return name
-
     def network(self, network: Any, value: str, feeds: str, output: str, kind: Any) -> str:
         """Append a whole network that reads a value as its input `feeds`; returns its output."""
         if self._networks:
@@ -307,20 +298,15 @@ def _boosted(graph: _Graph, model: QBoostClassifier, value: str) -> None:
         if type(learner) is not DecisionTreeClassifier:
             kind = type(learner).__name__
             raise InvalidInputError(f"QBoostClassifier of {kind} cannot be written as ONNX, only of decision trees")
-    votes = graph.cast(graph.tree_votes(value, model.estimators_), graph.double)
+    attributes = _tree_attributes(model.estimators_)
+    votes = graph.add("TreeEnsembleRegressor", graph.cast(value, graph.float), domain="ai.onnx.ml", **attributes)
+    votes = graph.cast(votes, graph.double)
     _scored(graph, model, graph.add("Gemm", votes, model.weights_.T, model.intercept_))
 
 
 def _tree_attributes(learners: Sequence[DecisionTreeClassifier]) -> dict[str, Any]:
     """Attributes of a `TreeEnsembleRegressor` whose target t is the prediction of tree t."""
-    found: dict[str, list[Any]] = {
-        f"{table}_{column}": []
-        for table, columns in (
-            ("nodes", ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")),
-            ("target", ("treeids", "nodeids", "ids", "weights")),
-        )
-        for column in columns
-    }
+    trees: list[dict[str, Any]] = []
     for number, learner in enumerate(learners):
         tree = learner.tree_
         leaves = np.flatnonzero(tree.children_left < 0)
@@ -328,22 +314,23 @@ def _tree_attributes(learners: Sequence[DecisionTreeClassifier]) -> dict[str, An
         # Rows are compared in single precision: rounded down, a threshold parts them as before.
         thresholds = tree.threshold.astype(np.float32)
         thresholds = np.where(thresholds > tree.threshold, np.nextafter(thresholds, np.float32(-np.inf)), thresholds)
-        columns: dict[str, Any] = {
-            "nodes_treeids": [number] * tree.node_count,
-            "nodes_nodeids": range(tree.node_count),
-            "nodes_featureids": np.maximum(tree.feature, 0).tolist(),
-            "nodes_modes": ["LEAF" if left < 0 else "BRANCH_LEQ" for left in tree.children_left],
-            "nodes_values": thresholds.tolist(),
-            "nodes_truenodeids": np.maximum(tree.children_left, 0).tolist(),
-            "nodes_falsenodeids": np.maximum(tree.children_right, 0).tolist(),
-            "target_treeids": [number] * len(leaves),
-            "target_nodeids": leaves.tolist(),
-            "target_ids": [number] * len(leaves),
-            "target_weights": predicted.astype(float).tolist(),
-        }
-        for name, values in columns.items():
-            found[name] += values
-    return {**found, "n_targets": len(learners), "aggregate_function": "SUM", "post_transform": "NONE"}
+        trees.append(
+            {
+                "nodes_treeids": [number] * tree.node_count,
+                "nodes_nodeids": range(tree.node_count),
+                "nodes_featureids": np.maximum(tree.feature, 0).tolist(),
+                "nodes_modes": ["LEAF" if left < 0 else "BRANCH_LEQ" for left in tree.children_left],
+                "nodes_values": thresholds.tolist(),
+                "nodes_truenodeids": np.maximum(tree.children_left, 0).tolist(),
+                "nodes_falsenodeids": np.maximum(tree.children_right, 0).tolist(),
+                "target_treeids": [number] * len(leaves),
+                "target_nodeids": leaves.tolist(),
+                "target_ids": [number] * len(leaves),
+                "target_weights": predicted.astype(float).tolist(),
+            }
+        )
+    columns = {name: [value for tree in trees for value in tree[name]] for name in trees[0]}
+    return {**columns, "n_targets": len(learners), "aggregate_function": "SUM", "post_transform": "NONE"}
 
 
 def _storable(classes: NDArray[Any]) -> NDArray[Any]:

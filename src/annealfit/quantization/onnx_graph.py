@@ -21,6 +21,7 @@ from annealfit.data.features.onnx_files import (
     open_session,
     prune,
     read_network,
+    reduce_to,
     types_of_inputs,
 )
 from annealfit.quantization.moments import NUMBERS_PER_CHUNK, Padding, Window
@@ -113,17 +114,11 @@ class OnnxGraph:
     def _part(self, tensors: Sequence[str], fed: str | None) -> Any:
         """The model that computes these tensors alone, and nothing that they do not need."""
         model = type(self.model).FromString(self.model.SerializeToString())
-        inputs = list(self.graph.input)
         if fed is not None:
-            producer = next(node for node in model.graph.node if fed in node.output)
-            model.graph.node.remove(producer)
-            tensor = onnx_module().TensorProto.FLOAT
-            inputs.append(onnx_module("onnx.helper").make_tensor_value_info(fed, tensor, None))
-        needed = prune(model.graph, tensors)
-        inputs = [value for value in inputs if value.name in needed]
-        for field, values in (("input", inputs), ("output", [onnx_module().ValueInfoProto(name=n) for n in tensors])):
-            model.graph.ClearField(field)
-            getattr(model.graph, field).extend(values)
+            model.graph.node.remove(next(node for node in model.graph.node if fed in node.output))
+            kind = onnx_module().TensorProto.FLOAT
+            model.graph.input.append(onnx_module("onnx.helper").make_tensor_value_info(fed, kind, None))
+        reduce_to(model.graph, tensors)
         return model
 
 

@@ -30,7 +30,7 @@ from annealfit._support.files import (
     write_json,
     write_tensors,
 )
-from annealfit._support.schema import Field, TensorFields, settings_of
+from annealfit._support.schema import Field, TensorFields, read_history, settings_of, stored_history
 
 if TYPE_CHECKING:
     from annealfit.models import AnnealedClassifier
@@ -213,7 +213,6 @@ class Record:
 
 
 _KIND = "run record"
-_HISTORY = "history."
 _FIGURES = ("loss", "cross_entropy", "seconds")
 _ARRAYS = ("confusion", "sample_images", "sample_labels", "sample_probabilities")
 _VALUES = ("method", "error", "class_names", *_FIGURES, "stop_reason", "train", "test", "environment", "counts")
@@ -231,11 +230,9 @@ class Store:
 
     def save(self, record: Record) -> None:
         """Write the record; writing it twice does no harm."""
-        texts = {name: column.tolist() for name, column in record.history.items() if column.dtype.kind == "U"}
-        numbers = {name: column for name, column in record.history.items() if name not in texts}
-        tensors: dict[str, NDArray[Any]] = {_HISTORY + name: column for name, column in numbers.items()}
+        tensors, manifest = stored_history(record.history)
         tensors |= {name: getattr(record, name) for name in _ARRAYS}
-        manifest = {"spec": record.run.to_json(), "columns": list(numbers), "texts": texts}
+        manifest["spec"] = record.run.to_json()
         manifest |= {name: getattr(record, name) for name in _VALUES}
         write_tensors(self.path(record.run), _KIND, tensors, manifest)
 
@@ -312,30 +309,13 @@ def _read_record(spec: RunSpec, tensors: TensorFields, manifest: Field) -> Recor
         train=metrics(manifest["train"], has_loss),
         test=metrics(manifest["test"], done),
         confusion=tensors.whole("confusion", (count, count)),
-        history=_read_history(tensors, manifest),
+        history=read_history(tensors, manifest),
         sample_images=tensors.real("sample_images", (len(samples), *pixels)),
         sample_labels=samples,
         sample_probabilities=tensors.real("sample_probabilities", (len(samples), count if len(samples) else None)),
         environment={name: value.text() for name, value in manifest["environment"].entries().items()},
         counts={} if counts is None else {name: n.whole(minimum=0) for name, n in counts.entries().items()},
     )
-
-
-def _read_history(tensors: TensorFields, manifest: Field) -> dict[str, NDArray[Any]]:
-    """The history by column, all of one length: numbers are tensors, texts are in the manifest."""
-    names = [name.text() for name in manifest["columns"].items()]
-    shapes = [tensors.tensors[_HISTORY + name].shape for name in names if _HISTORY + name in tensors]
-    length = shapes[0][0] if shapes and shapes[0] else 0
-    columns = {name: tensors.column(_HISTORY + name, length) for name in names}
-    if "loss" in columns:
-        tensors.real(_HISTORY + "loss", (length,))
-    texts = manifest.get("texts")
-    for name, found in {} if texts is None else texts.entries().items():
-        column = [text.text() for text in found.items()]
-        if len(column) != length:
-            found.refuse(f"{length} texts")
-        columns[name] = np.array(column)
-    return columns
 
 
 MODEL_FILE = "model.safetensors"

@@ -19,16 +19,16 @@ import numpy as np
 
 from annealfit._support.errors import CheckpointError
 from annealfit._support.files import StrPath, read_tensors, remove_leftovers, write_tensors
-from annealfit._support.schema import Field, TensorFields, settings_of
+from annealfit._support.schema import Field, TensorFields, read_history, settings_of, stored_history
 from annealfit._support.settings import Settings
 from annealfit.problems.encoding import MAX_BITS
 from annealfit.training.state import OPTIONAL_COLUMNS, Anchor, Best, HistoryRow, NetworkState, TrainingState
 
 _KIND = "training checkpoint"
-_COLUMN = "history."
-_ALWAYS_FINITE = frozenset({"loss", "accuracy", "seconds"})
 _NEEDED = frozenset({"iteration", "loss", "solved", "failures", "seconds"})
 _SUFFIX = ".safetensors"
+_ONLY = ""  # the name of the layer of a training that is no network's
+_TENSORS = {"weights": "weights", "ranges": "ranges", "last_ranges": "last_ranges", "previous_weights": "previous"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,28 +77,29 @@ class CheckpointFile:
     def save(self, state: TrainingState | NetworkState, history: Sequence[HistoryRow]) -> None:
         """Write the state and the history, replacing the previous checkpoint in one step."""
         rows = cast(Sequence[dict[str, Any]], history)
-        columns = {name: [row.get(name) for row in rows] for row in rows[:1] for name in row}
-        texts = {name: column for name, column in columns.items() if isinstance(column[0], str)}
-        tensors = {
-            _COLUMN + name: np.array([np.nan if value is None else value for value in column])
-            for name, column in columns.items()
-            if name not in texts
+        columns = {
+            name: np.array([np.nan if row.get(name) is None else row[name] for row in rows])
+            for name in (rows[0] if rows else ())
         }
-        manifest: dict[str, Any] = {"iteration": state.iteration}
-        if isinstance(state, NetworkState):
-            manifest |= {"part": state.layer, "parts": {}}
-            for name, own in state.layers.items():
-                more, manifest["parts"][name] = _stored(own)
-                tensors |= {f"{name}.{key}": tensor for key, tensor in more.items()}
-        else:
-            more, numbers = _stored(state)
-            tensors, manifest = tensors | more, manifest | numbers
-        best, manifest["best"] = state.best, None
-        if best is not None:
-            named = best.weights if isinstance(best.weights, Mapping) else {"": best.weights}
-            tensors |= {f"{name}{'.' if name else ''}best_weights": weights for name, weights in named.items()}
-            manifest["best"] = [best.iteration, *best.merit]
-        manifest |= {"columns": list(columns), "texts": texts, "settings": dict(self.settings)}
+        tensors, described = stored_history(columns)
+        is_network, best = isinstance(state, NetworkState), state.best
+        layers = state.layers if isinstance(state, NetworkState) else {_ONLY: state}
+        numbers: dict[str, Any] = {}
+        for name, layer in layers.items():
+            numbers[name] = {"bits": layer.bits, "last_rating": layer.rating, "damping": layer.damping}
+            own = {key: getattr(layer, attribute) for key, attribute in _TENSORS.items()}
+            if layer.anchor is not None:
+                own["anchor"], numbers[name]["anchor_measure"] = layer.anchor.weights, layer.anchor.measure
+            if best is not None:
+                own["best_weights"] = best.weights[name] if is_network else best.weights
+            tensors |= {_prefix(name) + key: tensor for key, tensor in own.items() if tensor is not None}
+        manifest = {
+            "iteration": state.iteration,
+            "best": None if best is None else [best.iteration, *best.merit],
+            **({"part": state.layer, "parts": numbers} if isinstance(state, NetworkState) else numbers[_ONLY]),
+            **described,
+            "settings": dict(self.settings),
+        }
         write_tensors(self.path, _KIND, tensors, manifest)
 
     def load(self) -> tuple[TrainingState | NetworkState, list[HistoryRow]]:
@@ -108,22 +109,26 @@ class CheckpointFile:
         with settings_of(manifest["settings"]):
             upgraded = self.upgrade(settings)
         self._check_settings(upgraded)
-        iteration = manifest["iteration"].whole(minimum=0)
-        history = _read_history(tensors, manifest, iteration)
-        stored = manifest.get("parts")
-        if stored is None:
-            state = _read_state(tensors, manifest, iteration, begun=True)
-            best = _read_best(manifest, iteration, lambda: tensors.real("best_weights", state.weights.shape))
-            return replace(state, best=best), history
+        iteration, parts = manifest["iteration"].whole(minimum=0), manifest.get("parts")
+        history = _read_rows(tensors, manifest, iteration)
         layers = {}
-        for name, own in stored.entries().items():
-            found = tensors.under(f"{name}.")
-            layers[name] = _read_state(found, own, iteration, begun="ranges" in found)
-        best = _read_best(
-            manifest,
-            iteration,
-            lambda: {n: tensors.real(f"{n}.best_weights", own.weights.shape) for n, own in layers.items()},
-        )
+        for name, own in ({_ONLY: manifest} if parts is None else parts.entries()).items():
+            found = tensors.under(_prefix(name))
+            layers[name] = _read_state(found, own, iteration, begun=parts is None or "ranges" in found)
+        best, stored = None, manifest.get("best")
+        if stored is not None:
+            fields = stored.items(3)
+            if len(fields) != 3:
+                stored.refuse("an iteration, an accuracy and a loss")
+            weights = {
+                name: tensors.under(_prefix(name)).real("best_weights", layer.weights.shape)
+                for name, layer in layers.items()
+            }
+            merit = fields[1].number(), fields[2].number()
+            number = fields[0].whole(minimum=1, maximum=iteration)
+            best = Best(number, merit, weights[_ONLY] if parts is None else weights)
+        if parts is None:
+            return replace(layers[_ONLY], best=best), history
         return NetworkState(iteration, layers, manifest["part"].one_of(layers), best), history
 
     def _check_settings(self, stored: Mapping[str, Any]) -> None:
@@ -141,19 +146,9 @@ class CheckpointFile:
             )
 
 
-def _stored(state: TrainingState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the tensors and the numbers of a state."""
-    tensors = {
-        "weights": state.weights,
-        "ranges": state.ranges,
-        "last_ranges": state.last_ranges,
-        "previous_weights": state.previous,
-        "anchor": None if state.anchor is None else state.anchor.weights,
-    }
-    numbers = {"bits": state.bits, "last_rating": state.rating, "damping": state.damping}
-    if state.anchor is not None:
-        numbers["anchor_measure"] = state.anchor.measure
-    return {name: tensor for name, tensor in tensors.items() if tensor is not None}, numbers
+def _prefix(layer: str) -> str:
+    """Return what the names of a layer's tensors begin with."""
+    return f"{layer}." if layer else ""
 
 
 def _read_state(tensors: TensorFields, stored: Field, iteration: int, *, begun: bool) -> TrainingState:
@@ -182,31 +177,12 @@ def _read_state(tensors: TensorFields, stored: Field, iteration: int, *, begun: 
     )
 
 
-def _read_best(manifest: Field, iteration: int, read_weights: Callable[[], Any]) -> Best | None:
-    stored = manifest.get("best")
-    if stored is None:
-        return None
-    fields = stored.items(3)
-    if len(fields) != 3:
-        stored.refuse("an iteration, an accuracy and a loss")
-    merit = fields[1].number(), fields[2].number()
-    return Best(fields[0].whole(minimum=1, maximum=iteration), merit, read_weights())
-
-
-def _read_history(tensors: TensorFields, manifest: Field, length: int) -> list[HistoryRow]:
-    """Return the rows, one per iteration; texts are in the manifest, numbers are tensors."""
-    texts = manifest["texts"].entries()
-    columns: dict[str, list[Any]] = {}
-    for name in (field.text() for field in manifest["columns"].items()):
-        if name in texts:
-            columns[name] = [text.text() for text in texts[name].items()]
-            if len(columns[name]) != length:
-                texts[name].refuse(f"{length} texts")
-        else:
-            needed = name in _ALWAYS_FINITE
-            column = tensors.real(_COLUMN + name, (length,)) if needed else tensors.column(_COLUMN + name, length)
-            optional = name in OPTIONAL_COLUMNS
-            columns[name] = [None if optional and value != value else value for value in column.tolist()]
+def _read_rows(tensors: TensorFields, manifest: Field, length: int) -> list[HistoryRow]:
+    """Return the history, a row for each iteration."""
+    found = read_history(tensors, manifest, length, finite=("loss", "accuracy", "seconds"))
+    columns: dict[str, list[Any]] = {name: column.tolist() for name, column in found.items()}
+    for name in OPTIONAL_COLUMNS & columns.keys():
+        columns[name] = [None if value != value else value for value in columns[name]]
     if length and not columns.keys() >= _NEEDED:
         manifest["columns"].refuse(f"{', '.join(sorted(_NEEDED))} among them")
     if length and columns["iteration"] != list(range(1, length + 1)):

@@ -97,6 +97,18 @@ def _tensors(*parts: Any) -> Iterator[Any]:
                 yield from _tensors(graph.node, graph.initializer)
 
 
+def reduce_to(graph: Any, tensors: Sequence[str]) -> None:
+    """Make these tensors the outputs, and delete what they do not need: nodes, constants and inputs."""
+    known = {value.name: value for value in (*graph.value_info, *graph.output)}
+    outputs = [known.get(name, onnx_module().ValueInfoProto(name=name)) for name in tensors]
+    graph.output.extend(outputs)
+    del graph.output[: -len(outputs)]
+    needed = prune(graph, tensors)
+    for place in reversed(range(len(graph.input))):
+        if graph.input[place].name not in needed:
+            del graph.input[place]
+
+
 def prune(graph: Any, tensors: Sequence[str]) -> set[str]:
     """Delete the nodes and constants that these tensors do not need; returns the names of what they need."""
     constants, needed = {tensor.name for tensor in graph.initializer}, set(tensors)

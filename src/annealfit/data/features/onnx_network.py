@@ -21,7 +21,7 @@ from annealfit._support.errors import FileFormatError, InvalidInputError, check_
 from annealfit._support.files import StrPath
 from annealfit._support.schema import Field, TensorFields, settings_of
 from annealfit.data.convolution import with_channels
-from annealfit.data.features.onnx_files import as_type, open_session, prune, read_network, types_of_inputs
+from annealfit.data.features.onnx_files import as_type, open_session, read_network, reduce_to, types_of_inputs
 from annealfit.data.features.scaling import map_dask_rows
 from annealfit.data.rows import is_dask, is_out_of_core
 
@@ -281,13 +281,7 @@ def _reduce(model: Any, name: str | None, path: StrPath, inputs: Mapping[str, An
             f"output is {name!r}; the network has {len(names)} outputs, inner ones included, such as "
             f"{', '.join(map(repr, close))}: OnnxFeatures.outputs(path) lists all"
         )
-    output = next((value for value in (*graph.output, *graph.value_info) if value.name == wanted), None)
-    needed = prune(graph, [wanted])
-    graph.output.insert(0, output or type(graph.output[0])(name=wanted))
-    del graph.output[1:]
-    for place in reversed(range(len(graph.input))):
-        if graph.input[place].name not in needed:
-            del graph.input[place]
+    reduce_to(graph, [wanted])
     weights = {tensor.name for tensor in graph.initializer}  # may be listed among the inputs
     found = [value.name for value in graph.input if value.name not in weights]
     if unknown := sorted(set(inputs).difference(found)):
