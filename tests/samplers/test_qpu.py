@@ -355,4 +355,4 @@ def test_the_sampler_says_what_it_is():
     assert text.startswith("QPUSampler('mock Z12', num_reads=20, chain_prefactor=2.0")
     assert "annealing_time=50" in text
     assert "0x" not in text
-    assert "mock Z12, defects=0.1, num_sweeps=5" in repr(sampler_on(MockQPU("Z12", defects=0.1, num_sweeps=5)))
+    assert "mock Z12, 10.0% defects" in repr(sampler_on(MockQPU("Z12", defects=0.1)))

@@ -17,11 +17,14 @@ class Settings:
     """
 
     neutral_settings: ClassVar[frozenset[str]] = frozenset()  # settings that cannot change a result
+    further_settings: ClassVar[str] = ""  # the attribute that holds those of a constructor with `**parameters`
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; `deep` adds those of nested values, as in `child__num_reads`."""
         settings = {name: self._setting(name) for name in constructor_arguments(type(self))}
         settings = {name: value for name, value in settings.items() if value is not _MISSING}
+        if self.further_settings:
+            settings |= getattr(self, self.further_settings)
         for name, value in list(settings.items()) if deep else ():
             if isinstance(value, Settings):
                 settings |= {f"{name}__{inner}": setting for inner, setting in value.get_params().items()}
@@ -56,7 +59,7 @@ class Settings:
         """Make a value of the same kind; unknown settings are refused."""
         names = constructor_arguments(type(self))
         unknown = sorted(set(changed) - set(names))
-        if unknown:
+        if unknown and not self.further_settings:
             raise InvalidInputError(
                 f"{type(self).__name__} has no setting {', '.join(unknown)}; it has {', '.join(names) or 'none'}"
             )

@@ -72,11 +72,20 @@ def blas_threads(multiplications: float) -> Iterator[None]:
     The limit never exceeds the one before. An inner limit replaces an outer one. BLAS has one limit per process: of
     several threads inside this context the smallest limit holds.
     """
-    _LIMIT.enter(processors() if multiplications >= WORTH_THREADS else 1)
+    limit, thread = processors() if multiplications >= WORTH_THREADS else 1, threading.get_ident()
+    with _LOCK:
+        if not _LIMITS:
+            _BEFORE[:] = [library.num_threads for library in _blas_libraries()]
+        _LIMITS.setdefault(thread, []).append(limit)
+        _limit_libraries()
     try:
         yield
     finally:
-        _LIMIT.leave()
+        with _LOCK:
+            _LIMITS[thread].pop()
+            if not _LIMITS[thread]:
+                del _LIMITS[thread]
+            _limit_libraries()
 
 
 def threads_for_large_product(multiplications: float) -> AbstractContextManager[None]:
@@ -112,43 +121,23 @@ def in_order(function: Callable[[Item], Result], items: Sequence[Item]) -> Itera
                     future.cancel()
 
 
-class _ProcessLimit:
-    """The process's limit of BLAS threads: the smallest of the threads' innermost limits."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._limits: dict[int, list[int]] = {}  # of each thread, the innermost last
-        self._before: list[int] = []
-        self._limit = _UNLIMITED
-
-    def enter(self, limit: int) -> None:
-        with self._lock:
-            if not self._limits:
-                self._before = [library.num_threads for library in _blas_libraries()]
-            self._limits.setdefault(threading.get_ident(), []).append(limit)
-            self._apply()
-
-    def leave(self) -> None:
-        with self._lock:
-            own = self._limits[threading.get_ident()]
-            own.pop()
-            if not own:
-                del self._limits[threading.get_ident()]
-            self._apply()
-
-    def _apply(self) -> None:
-        limit = min((limits[-1] for limits in self._limits.values()), default=_UNLIMITED)
-        if limit == self._limit:
-            return
-        self._limit = limit
-        for library, before in zip(_blas_libraries(), self._before, strict=True):
-            # threadpoolctl lets only the first thread set the limit, so that threads do not undo each other's. Here
-            # they agree on one, and the last to leave restores it.
-            set_threads = getattr(library, "_real_set_num_threads", library.set_num_threads)
-            set_threads(min(limit, before))
+# BLAS has one limit per process: the smallest of the threads' innermost limits, and the one before once all have left.
+_LOCK = threading.Lock()
+_LIMITS: dict[int, list[int]] = {}  # of each thread, the innermost last
+_BEFORE: list[int] = []
+_NOW = [_UNLIMITED]
 
 
-_LIMIT = _ProcessLimit()
+def _limit_libraries() -> None:
+    limit = min((limits[-1] for limits in _LIMITS.values()), default=_UNLIMITED)
+    if limit == _NOW[0]:
+        return
+    _NOW[0] = limit
+    for library, before in zip(_blas_libraries(), _BEFORE, strict=True):
+        # threadpoolctl lets only the first thread set the limit, so that threads do not undo each other's. Here they
+        # agree on one, and the last to leave restores it.
+        set_threads = getattr(library, "_real_set_num_threads", library.set_num_threads)
+        set_threads(min(limit, before))
 
 
 @cache

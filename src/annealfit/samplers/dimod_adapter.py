@@ -40,6 +40,7 @@ class DimodSampler(Sampler):
     """
 
     neutral_settings: ClassVar[frozenset[str]] = frozenset({"strict"})
+    further_settings: ClassVar[str] = "parameters"
 
     def __init__(self, child: Any = None, *, normalize: bool = False, strict: bool = True, **parameters: Any) -> None:
         if child is None:
@@ -61,17 +62,10 @@ class DimodSampler(Sampler):
             )
         self.child, self.normalize, self.strict, self.parameters = child, normalize, strict, parameters
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name: those of this adapter, then those that are passed to the child."""
-        return {**super().get_params(deep), **self.parameters}
-
     def __repr__(self) -> str:
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "child"}
         listed = "".join(f", {name}={value!r}" for name, value in settings.items())
         return f"DimodSampler({type(self.child).__name__}(){listed})"
-
-    def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> DimodSampler:
-        return DimodSampler(**settings)  # what the child takes is checked there
 
     def solve(self, problems: Sequence[QuadraticProblem], seeds: Sequence[int]) -> list[Samples]:
         """Call the child once per problem."""

@@ -81,17 +81,15 @@ class MockQPU(MockDWaveSampler):
         self.num_sweeps, self.seed = num_sweeps, seed
         self.calls = 0
         self.injected: list[str] = []
-        usual = {"defects": 0.0, "field_noise": FIELD_NOISE, "coupling_noise": COUPLING_NOISE, "num_sweeps": SWEEPS}
-        given = (float(defects), self.field_noise, self.coupling_noise, num_sweeps)
-        self._settings = {"topology": topology, **dict(zip(usual, given, strict=True))}
-        unusual = [f"{name}={self._settings[name]:g}" for name, value in usual.items() if self._settings[name] != value]
+        noise = {"field_noise": self.field_noise, "coupling_noise": self.coupling_noise}
+        self._settings = {"topology": topology, "defects": float(defects), **noise, "num_sweeps": num_sweeps}
         super().__init__(
             nodelist=sorted(chip.graph.nodes),
             edgelist=sorted(tuple(sorted(edge)) for edge in chip.graph.edges),
             topology_type=family,
             topology_shape=list(shape),
             properties={
-                "chip_id": ", ".join([f"mock {topology}", *unusual]),
+                "chip_id": f"mock {chip.name}",
                 "problem_timing_data": published_timing(),
                 "problem_run_duration_range": list(PUBLISHED["problem_run_duration_range"]),
             },

@@ -80,6 +80,7 @@ class QPUSampler(Sampler):
     neutral_settings: ClassVar[frozenset[str]] = frozenset(
         {"max_access_seconds", "retries", "backoff_seconds", "timeout_seconds"}
     )
+    further_settings: ClassVar[str] = "parameters"
 
     def __init__(
         self,
@@ -147,10 +148,6 @@ class QPUSampler(Sampler):
         """The working qubits and couplers of the device."""
         return self._limits.chip
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name: the sampler's own, then those that are passed to the device."""
-        return {**super().get_params(deep), **self.parameters}
-
     def describe(self) -> dict[str, Any]:
         """Settings and chip as plain data, without credentials."""
         chip = describe(self.device) if callable(getattr(self.device, "describe", None)) else self.chip.name
@@ -162,7 +159,7 @@ class QPUSampler(Sampler):
         return f"QPUSampler({self.chip.name!r}, {', '.join(shown)})"
 
     def _remade(self, settings: dict[str, Any], changed: dict[str, Any]) -> QPUSampler:
-        remade = QPUSampler(**settings)  # the same device; what it takes is checked there
+        remade = super()._remade(settings, changed)
         remade._ledger = self._ledger  # what was spent stays spent
         if remade.device is self.device:
             remade._opened = self._opened
