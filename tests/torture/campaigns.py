@@ -36,6 +36,7 @@ def data(folder: Path, seed: int, share: float) -> Iterator[Tally]:
 
     limit_memory()
     yield from data_attacks.attack_inputs(folder, round(share * 2000), seed)
+    yield data_attacks.attack_columns(folder, max(4, round(share * 200)), seed)
     yield data_attacks.attack_texts(folder, seed, max(1, round(share * 100)))
 
 
@@ -50,6 +51,9 @@ def numbers(folder: Path, seed: int, share: float) -> Iterator[Tally]:
     yield number_attacks.attack_trainings(seed, share)
     yield number_attacks.attack_units(seed, max(4, round(share * 400)))
     yield number_attacks.attack_layers(seed, max(2, round(share * 400)))
+    yield number_attacks.attack_proofs(seed, max(3, round(share * 4000)))
+    yield number_attacks.attack_exports(folder, seed, max(4, round(share * 200)))
+    yield number_attacks.attack_arrays(seed, max(4, round(share * 400)))
 
 
 def samplers(folder: Path, seed: int, share: float) -> Iterator[Tally]:

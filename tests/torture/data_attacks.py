@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow
 from mutations import mutate_bytes, mutate_document
 from onnx import helper, numpy_helper
@@ -16,17 +17,21 @@ from outcomes import Tally, attempt
 from PIL import Image
 from pyarrow import parquet
 from rich.console import Console
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
+from annealfit import AnnealedClassifier, load_model, save_model
 from annealfit.cli.output import plain
-from annealfit.data.datasets import own_data
 from annealfit.data.datasets.formats import read_members
 from annealfit.data.datasets.images import read_image
-from annealfit.data.datasets.own_data import read_own, read_table
+from annealfit.data.datasets.own_data import read_own, read_rows, read_table
+from annealfit.data.features import RowScaler
 from annealfit.hardware.topologies import chip_of_solver, read_properties
 from annealfit.quantization.network import quantize_network
 from annealfit.studies.instances import read_answers
 from annealfit.studies.report.drawing import make_figure, save_figure, shown_plainly
 
+SCALERS = (StandardScaler, RowScaler, MinMaxScaler, MaxAbsScaler)
 INSTANCE = "digits-d18-k1-centred-first-c0"
 
 
@@ -41,10 +46,10 @@ def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:
     bits = "".join(map(str, generator.integers(0, 2, 19)))
     table = "instance,bits\n" + f"{INSTANCE},{bits}\n" * 3
     answers = json.dumps({INSTANCE: [bits] * 3}).encode()
-    read_rows = lambda path: read_table(path, "y", folder)  # noqa: E731
+    read_labelled = lambda path: read_table(path, "y", folder)  # noqa: E731
     return [
-        _damage(folder / "table.parquet", _parquet(generator), read_rows, _is_table, count, generator),
-        _damage(folder / "table.csv", _csv(generator), own_data.read_rows, _is_finite, count, generator),
+        _damage(folder / "table.parquet", _parquet(generator), read_labelled, _is_table, count, generator),
+        _damage(folder / "table.csv", _csv(generator), read_rows, _is_finite, count, generator),
         _damage(folder / "data.zip", _zip(generator), _read_zip, bool, count, generator),
         _damage(folder / "network.onnx", _network(generator), _read_network, bool, count, generator),
         _damage(folder / "answers.json", answers, read_answers, bool, count, generator),
@@ -136,6 +141,39 @@ def _documents(path: Path, count: int, generator: np.random.Generator) -> Tally:
         attempt(
             tally, f"mutation {number}", lambda: chip_of_solver(read_properties(path)), lambda chip: len(chip.graph) > 0
         )
+    return tally
+
+
+def attack_columns(folder: Path, count: int, seed: int) -> Tally:
+    """Tables whose columns have another order, other names or others beside them: the same answers, or refused."""
+    tally, generator = Tally("brought along: columns of tables, turned and renamed"), np.random.default_rng([seed, 22])
+    folder.mkdir(parents=True, exist_ok=True)
+    rows, names = generator.normal(size=(40, 4)) * [1, 5, 0.2, 2], list("abcd")
+    labels = np.array(["no", "yes"])[(rows[:, 0] + rows[:, 1] > 0).astype(int)]
+    table = pandas.DataFrame(rows, columns=names)
+    quiet = {"max_iter": 30, "random_state": 0}
+    models = [AnnealedClassifier(**quiet), *(make_pipeline(kind(), AnnealedClassifier(**quiet)) for kind in SCALERS)]
+    for number in range(count):
+        model = models[number % len(models)].fit(table, labels)
+        save_model(model, folder / "model")
+        changed = table[generator.permutation(names)].assign(kind=labels)
+        if generator.random() < 0.3:
+            changed = changed.rename(columns={names[generator.integers(4)]: ["x", "b", "", "a"][generator.integers(4)]})
+        if generator.random() < 0.2:
+            changed = changed.drop(columns=changed.columns[generator.integers(4)])
+        path = folder / ("new.csv" if number % 2 else "new.parquet")
+        if number % 2:
+            changed.to_csv(path, index=False)
+        else:
+            columns = [pyarrow.array(changed.iloc[:, place]) for place in range(changed.shape[1])]
+            parquet.write_table(pyarrow.Table.from_arrays(columns, names=[*map(str, changed.columns)]), path)
+
+        def answers(path: Path = path) -> Any:
+            loaded = load_model(folder / "model")
+            return loaded.predict(read_rows(path, [*loaded.feature_names_in_]))
+
+        expected = model.predict(table)
+        attempt(tally, f"table {number}", answers, lambda found, expected=expected: np.array_equal(found, expected))
     return tally
 
 

@@ -19,6 +19,18 @@ from process_attacks import check_run_folder
 REPRODUCE = ["reproduce", "digits", "--preset", "annealfit", "--seeds", "42-46", "--jobs", "1"]
 TRAIN = ["train", "digits", "--bits", "1", "--max-iter", "5", "--no-plots"]
 
+# Numbers that size an allocation.
+ENORMOUS = (
+    ("--filters", "10000000000"),
+    ("--n-train", "99999999999999999999"),
+    ("--seed", "99999999999999999999"),
+    ("--sampler", "levels:num_reads=10000000000"),
+    ("--sampler", "native:num_reads=10000000000"),
+    ("--sampler", "mock-qpu:num_reads=1000000000000"),
+    ("--sampler", "mock-qpu:topology=Z99999"),
+    ("--set", "max_couplings=99999999999999999999"),
+)
+
 
 def attack_resources(folder: Path) -> Tally:
     """Run the program under each lack, and look at its last words."""
@@ -41,6 +53,15 @@ def attack_resources(folder: Path) -> Tally:
     _run(tally, "a pipe without a reader", ["export", "digits", "-o", str(folder / "pipe")])
     _run(tally, "a pipe for a model", ["predict", str(folder / "pipe"), __file__])
     _run(tally, "a directory for a model", ["predict", str(folder), __file__])
+    for option, value in ENORMOUS:
+        _run(tally, f"{option} {value}", [*TRAIN, option, value, *out("enormous")], prepare=_little_memory)
+    _run(tally, "enormous lists", ["reproduce", "digits", "--seeds", "1-99999999999", *out("enormous")])
+    mine = folder / "mine"
+    mine.mkdir()
+    (mine / "config.json").write_text('{"mine": 1}')
+    _run(tally, "a folder of somebody's own", [*TRAIN, "--out", str(mine)])
+    if (mine / "config.json").read_text() != '{"mine": 1}':
+        tally.add("wrong", "a user's file was replaced")
     for what, arguments in _closed_to_others(folder):
         _run(tally, what, arguments, environment={**os.environ, **nowhere}, prepare=_ordinary_user)
     for number, command in enumerate((TRAIN, TRAIN, REPRODUCE)):

@@ -74,11 +74,14 @@ def test_every_paid_call_is_in_the_history():
     check(sampler_attacks.attack_device(1, 3))
 
 
-def test_bounds_and_trainings_at_the_edges():
+def test_bounds_and_trainings_at_the_edges(tmp_path):
     check(number_attacks.attack_bounds(1, 20))
     check(number_attacks.attack_trainings(1, 0.01))
     check(number_attacks.attack_units(1, 8))
     check(number_attacks.attack_layers(1, 8))
+    check(number_attacks.attack_proofs(1, 40))
+    check(number_attacks.attack_exports(tmp_path, 1, 6))
+    check(number_attacks.attack_arrays(1, 12))
 
 
 def test_hostile_texts(tmp_path):
@@ -88,6 +91,7 @@ def test_hostile_texts(tmp_path):
 def test_damaged_things_that_users_bring(tmp_path):
     for tally in data_attacks.attack_inputs(tmp_path, 30, 1):
         check(tally)
+    check(data_attacks.attack_columns(tmp_path, 10, 1))
 
 
 def test_errors_name_the_file_and_the_field(targets, tmp_path):
