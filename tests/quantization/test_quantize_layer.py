@@ -26,6 +26,24 @@ def test_a_bias_keeps_the_mean_of_every_output(method):
     assert result.error == pytest.approx(wanted, rel=1e-9)
 
 
+def test_fewer_rows_than_inputs_warn_as_their_error_is_not_that_of_others():
+    weights, inputs = random_layer(0, 40, 5, n_rows=2000)
+
+    def errors(count):
+        result = quantize_layer(weights, inputs[:count], bits=2)
+        others = inputs[1000:]
+        return result.error, ((others @ (weights - result.weights)) ** 2).sum() / ((others @ weights) ** 2).sum()
+
+    with pytest.warns(UserWarning, match="inputs are 20 rows of 40 numbers"):
+        told, true = errors(20)
+    assert true > 3 * told
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told, true = errors(500)
+        quantize_layer(weights, inputs[:20], bits=2, method="nearest")
+    assert true < 1.5 * told
+
+
 def test_a_bias_lets_the_error_fall():
     weights, inputs = random_layer(1, 20, 5, n_rows=300)
     plain = quantize_layer(weights, inputs, bits=1)

@@ -208,7 +208,7 @@ def attack_units(seed: int, count: int) -> Tally:
 
 
 def attack_proofs(seed: int, count: int) -> Tally:
-    """Small problems, most parameters at the edge of the box or none: what is called proven is what brute force finds."""
+    """Small problems, with many parameters at the edge of the box or none: a proof is what brute force finds."""
     generator, tally = np.random.default_rng([seed, 13]), Tally("numbers: proofs against brute force")
     for number in range(count):
         bits = int(generator.integers(1, 6))

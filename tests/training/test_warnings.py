@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
-from annealfit import AnnealedClassifier
+from annealfit import AnnealedClassifier, AnnealedConvNet
 from annealfit.cli import app
 
 X, Y = load_iris(return_X_y=True)
@@ -67,6 +67,18 @@ def test_probabilities_that_are_all_0_or_1_end_no_training():
     rows, _, kinds, _ = train_test_split(rows, kinds, test_size=0.4, random_state=0, stratify=kinds)
     with pytest.warns(UserWarning, match="standardise"):
         AnnealedClassifier(random_state=0).fit(rows * 1e8, kinds)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e-2, 1.0, 255.0])
+def test_a_network_that_learned_nothing_warns(factor):
+    images, kinds = load_digits(return_X_y=True)
+    images = factor * images[:300].reshape(-1, 8, 8) / 16
+    net = AnnealedConvNet(n_filters=2, max_iter=60, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        net.fit(images, kinds[:300])
+    assert any("learned nothing" in str(warning.message) for warning in caught) == (factor < 0.1)
+    assert (net.score(images, kinds[:300]) > 0.5) == (factor > 0.1)
 
 
 def test_rare_and_constant_features_do_not_warn():

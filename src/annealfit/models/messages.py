@@ -12,10 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import entr
 from sklearn.exceptions import ConvergenceWarning
 
 from annealfit.training import HistoryRow, Iteration, TrainingResult
-from annealfit.training.objectives import LinearHead
+from annealfit.training.objectives import ConvNet, LinearHead
 from annealfit.training.trainer import Callback
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ CUT_SHORT = {
 }
 
 _SECONDS_BETWEEN_LINES = 1.0
+_LEARNED = 0.98  # of the entropy of the classes: a training with a lower cross-entropy learned something
 
 # Of features, whose units are told where these are passed:
 _ROUNDING = 1e-12  # of the mean square: a smaller variance is that of a constant
@@ -79,6 +81,13 @@ def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: floa
         )
     elif isinstance(objective, LinearHead) and (note := _note_of_units(objective)):
         warnings.warn(note, stacklevel=4)
+    elif isinstance(objective, ConvNet) and _learned_nothing(objective, result.history):
+        warnings.warn(
+            f"the network learned nothing in {done} iterations (ended by {reason}): it answers with the shares of the "
+            'classes; scale images to values from 0 to 1, or use standardize="pixels"',
+            ConvergenceWarning,
+            stacklevel=4,
+        )
     if reason in ("budget", "sampler"):
         warnings.warn(
             f"training {CUT_SHORT[reason]} after {done} of {estimator.max_iter} iterations; "
@@ -86,6 +95,12 @@ def warn_of_end(estimator: AnnealedEstimator, result: TrainingResult, loss: floa
             stacklevel=4,
         )
     warn_of_failures(result.history)
+
+
+def _learned_nothing(net: ConvNet, history: Sequence[HistoryRow]) -> bool:
+    """Whether the last cross-entropy is that of the shares of the classes, or nearly."""
+    shares = np.bincount(net.images.labels, net.images.weights)
+    return history[-1]["cross_entropy"] > _LEARNED * float(entr(shares / shares.sum()).sum())
 
 
 def _note_of_units(head: LinearHead) -> str | None:

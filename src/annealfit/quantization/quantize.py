@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,7 +93,7 @@ def quantize_layer(
     weights : (n_inputs, n_outputs)
         Of a trained layer, `outputs = inputs @ weights + bias`.
     inputs : (n_samples, n_inputs), or `InputMoments`
-        What the layer sees: some hundred rows, better thousands. A convolution's are patches
+        What the layer sees: some hundred rows, better thousands; fewer than inputs warn. A convolution's are patches
         (`convolution_moments`).
     gram : (n_inputs, n_inputs), instead of inputs
         `XᵀX`, or any multiple of it.
@@ -146,6 +147,13 @@ def quantize_layer(
     layer = Layer.of(weights, inputs, gram, Grid.of(bits, levels), group_size, scales, bias, reference)
     check_number("damping", damping, minimum=0, remedy="0.01 to 0.03 helps where rows are few")
     chain, seed = methods_of(method), seed_of(random_state)
+    rows, columns = getattr(inputs, "shape", (1, 1))[:2]  # moments do not say
+    if rows < columns and chain[-1].name != "nearest":
+        warnings.warn(
+            f"inputs are {rows} rows of {columns} numbers: levels fit these rows, and the error on others is several "
+            "times as large as the one that is told; give some times as many rows as numbers",
+            stacklevel=2,
+        )
     if inputs is None and gram is None and chain[-1].name != "nearest":
         raise InvalidInputError(
             f"method is {chain[-1].name!r}, which needs to know what the layer sees: pass inputs (n_samples, "
