@@ -16,8 +16,15 @@ from annealfit._support import errors
 from annealfit._support.errors import FileFormatError, InvalidInputError, MissingDependencyError
 from annealfit.studies.records import Record, RunSpec, Store
 from annealfit.studies.report import page as report_page
-from annealfit.studies.report.claims import leading_groups, opening_sentences
-from annealfit.studies.report.page import PAPER_LINK, read_records, render, summarise_records, write_report
+from annealfit.studies.report.page import (
+    PAPER_LINK,
+    leading_groups,
+    opening_sentences,
+    read_records,
+    render,
+    summarise_records,
+    write_report,
+)
 from annealfit.studies.report.tables import groups
 
 

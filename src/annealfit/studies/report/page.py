@@ -18,9 +18,9 @@ from annealfit._support.errors import InvalidInputError, require
 from annealfit._support.files import StrPath, replacing
 from annealfit.studies import evidence, family
 from annealfit.studies.paper_tables import SEEDS, paper_table
-from annealfit.studies.records import Record, RunSpec, Store
-from annealfit.studies.report import claims, drawing, tables
-from annealfit.studies.report.tables import Group, by_dataset, dataset_title, groups
+from annealfit.studies.records import CLASSICAL, IMAGES, Record, RunSpec, Store
+from annealfit.studies.report import drawing, tables
+from annealfit.studies.report.tables import Group, by_dataset, dataset_title, groups, signed
 
 PICTURES = {"evidence": evidence.draw, "family": family.draw}  # of some tables
 PAPER_LINK = "https://arxiv.org/abs/2603.02958"
@@ -80,9 +80,9 @@ def render(
     return environment.from_string(template).render(
         title=title,
         tables=shown,
-        sentences=claims.opening_sentences(records),
+        sentences=opening_sentences(records),
         paper_link=PAPER_LINK,
-        panels=[(dataset_title(name), found) for name, found in claims.leading_groups(records).items()],
+        panels=[(dataset_title(name), found) for name, found in leading_groups(records).items()],
         summary=summarise_records(records, damaged, asked),
         near_points=tables.NEAR_POINTS,
         pictures={name: picture_address(draw(records)) for name, draw in PICTURES.items() if name in shown},
@@ -92,6 +92,42 @@ def render(
         script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=page_data(groups(records)),
     )
+
+
+def leading_groups(records: Sequence[Record]) -> dict[str, list[Group]]:
+    """The classical baseline and each preset's most bits, for every data set; the published images if there are any."""
+    found = [g for g in groups(records) if g.spec.method == CLASSICAL or g.has_most_bits]
+    first = next((images for images in IMAGES if any(group.spec.images == images for group in found)), "")
+    return by_dataset([group for group in found if group.spec.images == first])
+
+
+def opening_sentences(records: Sequence[Record]) -> list[str]:
+    """The page's first sentences, counted from the records; one whose runs are missing is left out."""
+    words, close = tables.layouts()["agreement"]["opening"], tables.agreement_rows(records)
+    told = [words["claim"]]
+    for images in IMAGES:
+        counts = [
+            f"{row['method' if row['preset'].text == '–' else 'preset'].text} "
+            f"{row['within_5'].text} of {row['percentages'].text}"
+            for row in close
+            if (row["study"].text, row["images"].text) == ("Benchmark", images)
+        ]
+        if counts:
+            told.append(words[images].format(counts=", ".join(counts)))
+    sets = leading_groups(records)
+    shown = [group for group in groups(records) if group.data in sets and not group.departure]
+    means = {(group.data, group.spec.preset, group.spec.bits): group.mean(tables.TEST) for group in shown}
+    digits = {
+        preset: " → ".join(f"{mean:.1f}" for key, mean in means.items() if "digits" in key[0] and key[1] == preset)
+        for preset in ("literal", "matched")
+    }
+    if all(digits.values()):
+        told.append(words["temperature"].format(**digits))
+    gains = [means[data, "annealfit", 1] - means[data, None, None] for data in sets if (data, "annealfit", 1) in means]
+    if gains:
+        better = f"{sum(gain > 0 for gain in gains)} of {len(gains)}"
+        told.append(words["one_bit"].format(better=better, least=signed(min(gains)), most=signed(max(gains))))
+    return told
 
 
 def summarise_records(
@@ -114,7 +150,7 @@ def summarise_records(
         "failed": len(records) - len(finished),
         "missing": len(set(asked) - {record.run for record in records}),
         "damaged": damaged,
-        "agreements": claims.agreement_rows(records),
+        "agreements": tables.agreement_rows(records),
         "times": [*times.values()],
         "paper_total_seconds": sum(float(row["mean_seconds"]) for row in paper_table("execution_seconds")) * len(SEEDS),
         "datasets": list(dict.fromkeys(dataset_title(group.data) for group in all_groups)),

@@ -6,6 +6,7 @@ the wording of the claims are in `tables.toml`; the functions here compute the r
 
 from __future__ import annotations
 
+import itertools
 import math
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -485,6 +486,114 @@ def _size_rows(*, compared: bool) -> Iterator[Row]:
         }
 
 
+TEST = "test_accuracy_percent"  # the column that most claims are about
+_HOLDS, _BETTER, _FAILS = "holds", "better", "does not hold"
+_VERDICTS = {_HOLDS: "near", _BETTER: "better", _FAILS: "far"}
+
+
+def claim_rows(records: Sequence[Record]) -> list[Row]:
+    """What the paper says in words, and whether it holds here under each preset."""
+    there = {(record.run.images, record.run.preset) for record in records}
+    readings = {name: reading for name, reading in READINGS.items() if reading in there}
+    answers = {name: _check_claims(records, *reading) for name, reading in readings.items()}
+    rows: list[Row] = []
+    for key, claim, papers in layouts()["claims"]["rows"] if answers else ():
+        rows.append(row := {"claim": Cell(claim), "paper": Cell(papers)})
+        for name, own in answers.items():
+            word, evidence = own.get(key, ("not run", ""))
+            row[name] = Cell(f"{word}: {evidence}" if evidence else word, word, verdict=_VERDICTS.get(word, ""))
+    return rows
+
+
+def _from_to(values: Sequence[float], digits: int = 0) -> str:
+    """The least and the greatest value; a single number where they read the same."""
+    first, last = (f"{value:.{digits}f}".replace("-", "−") for value in (min(values), max(values)))
+    return first if first == last else f"{first} to {last}"
+
+
+def _check_claims(records: Sequence[Record], images: str, preset: str) -> dict[str, tuple[str, str]]:
+    """The answer to every claim that can be judged by the runs of a preset on one kind of images."""
+    found = [group for group in groups(records) if not group.departure and group.spec.images == images]
+    baselines = {group.spec.dataset: group for group in found if group.spec.method == CLASSICAL}
+    own = [group for group in found if group.spec.preset == preset]
+    by_bits = {bits: {g.spec.dataset: g for g in own if g.spec.bits == bits} for bits in (*bits_of(preset), 5, 10)}
+    most = {name: group for name, group in by_bits[max(bits_of(preset))].items() if name in baselines}
+    answers: dict[str, tuple[str, str]] = {}
+
+    def whether(key: str, holds: bool, evidence: str, otherwise: str = _FAILS) -> None:
+        answers[key] = (_HOLDS if holds else otherwise), evidence
+
+    means = [by_bits[bits]["digits"].mean(TEST) for bits in bits_of(preset) if "digits" in by_bits[bits]]
+    if len(means) == len(bits_of(preset)):
+        evidence = " → ".join(f"{mean:.1f}" for mean in means) + " %"
+        if max(means) - means[0] < 1:
+            answers["grows"] = _BETTER, f"{evidence}, the fewest are enough"
+        else:
+            whether("grows", all(a < b for a, b in itertools.pairwise(means)), evidence)
+    if "digits" in most:
+        ours, theirs = most["digits"], baselines["digits"]
+        gain = ours.mean(TEST) - theirs.mean(TEST)
+        whether("accuracy", gain > 0, f"{signed(gain)} points")
+        entropies = [group.mean("final_loss") for group in (ours, theirs)]
+        whether("entropy", entropies[0] < entropies[1], "{:.3f} against {:.3f}".format(*entropies))
+    if by_bits[5]:
+        means = [group.mean(TEST) for group in by_bits[5].values()]
+        whether("five_bits", max(means) <= 40, f"{_from_to(means)} % test accuracy", _BETTER)
+    gains = {name: g.mean(TEST) - baselines[name].mean(TEST) for name, g in by_bits[10].items() if name in baselines}
+    if gains:
+        name = min(gains, key=lambda name: gains[name])
+        whether("ten_bits", gains[name] >= -10, f"at worst {signed(gains[name])} points, {dataset_title(name)}")
+    chances = {name: compare_pairs(most[name], baselines[name])[1] for name in PAPER_SIGNIFICANT if name in most}
+    if len(chances) == len(PAPER_SIGNIFICANT) and not any(map(math.isnan, chances.values())):
+        evidence = ", ".join(f"{dataset_title(name)} p {p_text(p)}" for name, p in chances.items())
+        whether("significant", max(chances.values()) < 0.05, evidence)
+    shares = [group.mean("raising_percent") for group in own if group.values("raising")]
+    if shares:
+        low, high = PAPER_RAISING_PERCENT
+        evidence = "none do" if max(shares) == 0 else f"{_from_to(shares)} % do"
+        within = low <= min(shares) and max(shares) <= high
+        whether("raising", within, evidence, _BETTER if max(shares) < low else _FAILS)
+    ratios = [group.mean("seconds") / baselines[name].mean("seconds") for name, group in most.items()]
+    if ratios:
+        whether("seconds", min(ratios) >= 100, f"{_from_to(ratios, 1)} × its time", _BETTER)
+    return answers
+
+
+def agreement_rows(records: Sequence[Record]) -> list[Row]:
+    """How many of the paper's percentages come out, and how close recalls are: by study, images, and preset if any."""
+    kinds: dict[tuple[str, str, str | None], list[Group]] = {}
+    for group in groups(records):
+        kinds.setdefault((main_table(group.spec), group.spec.images, group.spec.preset), []).append(group)
+    compared = [name for name, _, *kind in layouts()["benchmark"]["columns"] if kind == ["compared"]]
+    rows = []
+    for (study, images, preset), members in kinds.items():
+        cells = [(group.cell(name), 100 if name in SCORES else 1) for group in members for name in compared]
+        points = [scale * abs(cell.difference) for cell, scale in cells if cell.difference is not None]
+        if not points:
+            continue
+        deviations = [
+            abs(cell.difference) / cell.paper_spread for cell, _ in cells if cell.difference and cell.paper_spread
+        ]
+        row = {
+            "study": Cell(study.capitalize()),
+            "method": Cell("QUBO" if preset else method_title(CLASSICAL)),
+            "preset": Cell(preset or "–"),
+            "images": Cell(images),
+            "percentages": count_cell(len(points)),
+            "within_2.5": count_cell(sum(point <= 2.5 for point in points)),
+            "within_5": count_cell(sum(point <= NEAR_POINTS for point in points)),
+        }
+        if deviations:
+            row["within_2_std"] = count_cell(sum(deviation <= 2 for deviation in deviations))
+        if recalls := [pairs for pairs in map(recall_pairs, members) if pairs]:
+            pairs = [pair for own in recalls for pair in own]
+            row |= recall_cells(pairs) | {"recalls": count_cell(len(pairs))}
+            correlations = [fit[1] for fit in map(fit_of_recalls, recalls) if not math.isnan(fit[1])]
+            row["recall_correlation"] = Cell(_from_to(correlations, 2) if correlations else "–")
+        rows.append(row)
+    return rows
+
+
 def side_by_side(
     found: Sequence[Group], prefixes: Mapping[str, str], columns: Mapping[str, str]
 ) -> dict[tuple[str, str | None], Row]:
@@ -501,15 +610,14 @@ def side_by_side(
 def all_tables(records: Sequence[Record], asked: Collection[RunSpec] = ()) -> list[Table]:
     """Every table that has rows, in the order of `tables.toml`; `asked` are the runs that should be there."""
     from annealfit.studies import evidence, family  # which are made of the groups of this module
-    from annealfit.studies.report import claims
 
     columns = {"test_percent": "test_accuracy_percent", "loss": "loss", "seconds": "seconds"}
     of_filters = side_by_side(groups(records, "filters"), {name: f"{name}_" for name in NETWORK_METHODS}, columns)
     errors = [(record.run.id, record.error) for record in records if record.error is not None]
     rows = {
         **dict(_group_rows(records)),
-        "claims": claims.claim_rows(records),
-        "agreement": claims.agreement_rows(records),
+        "claims": claim_rows(records),
+        "agreement": agreement_rows(records),
         "settings": _settings_rows(records),
         "sizes": [*_size_rows(compared=True)],
         "hardware": [*_size_rows(compared=False)],
