@@ -11,7 +11,7 @@ from annealfit.training.objectives import Logistic, Softmax
 ROUNDING = 1e-15
 # Probabilities below 1e-35 are computed as 1e-35: see `_kernels.LEAST_EXPONENT`.
 SMALLEST = 1e-34
-SIZES = [1, _kernels.PRODUCT_ROWS + 1, 2 * _kernels.ROWS + 77]  # kernels process blocks of rows
+SIZES = [1, 129, 2 * _kernels.ROWS + 77]  # kernels process blocks of rows
 
 
 def outputs_of(n_classes, rows=1200):
@@ -30,20 +30,35 @@ def probabilities_of(outputs):
     return expit(outputs) if len(outputs) == 1 else scipy.special.softmax(outputs, axis=0)
 
 
+def evaluate_rows(link, outputs, labels):
+    """The losses of all rows, and which are right, row by row."""
+    found = [link.evaluate(outputs[:, [row]].copy(), labels[[row]])[2:] for row in range(len(labels))]
+    return np.array(found).T
+
+
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
-def test_compiled_probabilities_and_losses_are_those_of_numpy(n_classes, rows):
+def test_compiled_probabilities_and_losses_are_those_of_numpy(n_classes, rows, weighted):
     compiled, plain = links(n_classes)
     outputs, labels = outputs_of(compiled.n_outputs, rows)
-    probabilities, losses, right = compiled.evaluate(outputs, labels)
-    expected, of_losses, of_right = plain.evaluate(outputs, labels)
+    weights = np.random.default_rng(0).uniform(0, 3, rows) if weighted else None
+    probabilities, residuals, *sums = compiled.evaluate(outputs, labels, weights)
+    expected, of_residuals, *of_sums = plain.evaluate(outputs, labels, weights)
     np.testing.assert_allclose(probabilities, expected, rtol=20 * ROUNDING, atol=SMALLEST)
+    np.testing.assert_allclose(residuals, of_residuals, rtol=20 * ROUNDING, atol=ROUNDING)
     # The loss in NumPy is the difference of two numbers as large as the outputs, up to 1000, and has their rounding.
+    losses, right = evaluate_rows(compiled, outputs, labels)
+    of_losses, of_right = evaluate_rows(plain, outputs, labels)
     np.testing.assert_allclose(losses, of_losses, rtol=20 * ROUNDING, atol=1000 * ROUNDING)
     np.testing.assert_array_equal(right, of_right)
+    own = np.ones(rows) if weights is None else weights
+    for given, by_row in ((sums, (losses, right)), (of_sums, (of_losses, of_right))):
+        np.testing.assert_allclose(given, [own @ values for values in by_row], rtol=rows * ROUNDING)
     np.testing.assert_allclose(probabilities, probabilities_of(outputs), rtol=1e-12, atol=SMALLEST)
     one_hot = np.eye(max(n_classes, 2))[:, labels]
     np.testing.assert_array_equal(compiled.residuals(expected, labels), expected - one_hot[-compiled.n_outputs :])
+    np.testing.assert_array_equal(of_residuals, compiled.residuals(expected, labels) * own)
 
 
 def hessian(link, own):
@@ -68,25 +83,6 @@ def test_curvature_along_changes_is_the_sum_of_the_hessians_of_the_rows(count, n
     # Sums of hundreds of terms, which partly cancel: as many times the rounding of one.
     np.testing.assert_allclose(found, expected, atol=100 * ROUNDING * expected.max())
     np.testing.assert_array_equal(found, found.T)
-
-
-@pytest.mark.parametrize("rows", SIZES)
-def test_compiled_covariances_are_those_of_numpy(rows):
-    outputs, _ = outputs_of(5, rows)
-    generator = np.random.default_rng(1)
-    changes, roots = generator.standard_normal((2, *outputs.shape)), generator.uniform(0, 2, rows)
-    probabilities, found = probabilities_of(outputs), np.empty((10, 10))
-    for given in (roots, np.empty(0)):
-        _kernels.covariances(probabilities, changes, given, found)
-        squared = given**2 if len(given) else np.ones(rows)
-        shares = (probabilities * changes).reshape(10, rows)
-        expected = -(shares * squared) @ shares.T
-        blocks = expected.reshape(2, 5, 2, 5)
-        blocks[:, np.arange(5), :, np.arange(5)] += np.einsum(
-            "n,cn,acn,bcn->cab", squared, probabilities, *[changes] * 2
-        )
-        scale = max(np.abs(expected).max(), np.abs(shares * squared @ shares.T).max())
-        np.testing.assert_allclose(found, expected, atol=rows * ROUNDING * scale)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -131,7 +127,7 @@ def test_probabilities_with_other_biases_and_their_entropies(rows):
 def test_the_first_of_equal_outputs_is_the_prediction(compiled):
     outputs, labels = outputs_of(4)
     outputs = outputs.round(0).clip(-1, 1)  # ties everywhere
-    right = Softmax(4, compiled).evaluate(outputs, labels)[2]
+    _, right = evaluate_rows(Softmax(4, compiled), outputs, labels)
     np.testing.assert_array_equal(right, outputs.argmax(axis=0) == labels)
     assert 0 < right.sum() < len(labels)
 
@@ -141,6 +137,6 @@ def test_nan_and_infinity_reach_the_loss_of_their_row():
     for position, value in ((0, np.nan), (3, np.nan), (2, np.inf)):
         spoilt = outputs.copy()
         spoilt[position, 7] = value
-        _, losses, _ = Softmax(4).evaluate(spoilt, labels)
+        losses, _ = evaluate_rows(Softmax(4), spoilt, labels)
         assert not np.isfinite(losses[7])
         assert np.isfinite(np.delete(losses, 7)).all()

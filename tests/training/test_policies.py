@@ -131,6 +131,20 @@ def test_subspace_falls_back_to_a_line_search_where_newtons_step_is_too_long():
     assert not ACCEPTANCES["subspace"](proposal([-1.0], hopeless, newton=1024.0)).accepted.any()
 
 
+def test_subspace_tries_nothing_where_rounding_would_hide_the_decrease(blobs):
+    """At the optimum every trial would be a coin toss; just before it the decrease is seen, and found."""
+    clf = AnnealedClassifier(max_iter=60, tol=0, patience=None, random_state=0).fit(*blobs)
+    head = LinearHead.of_arrays(*blobs, 3, 1e-3)
+    optimum = head.at(np.vstack([clf.coef_.T, clf.intercept_]))
+    for size, is_seen in ((1e-6, True), (1e-10, False)):
+        point = head.at(optimum.weights + size)  # the loss is above that of the optimum by about the square
+        proposal = Proposal(point, optimum.step_from(point.weights), -np.ones(3))
+        decision = ACCEPTANCES["subspace"](proposal)
+        assert decision.accepted.all() == bool(proposal._points) == is_seen
+    assert not clf.history_[-1]["accepted"]
+    assert clf.history_[-1]["loss_change"] == 0
+
+
 def test_subspace_removes_the_class_mean_of_the_weights():
     """The class mean changes no prediction and has a small gradient: a line search keeps most of it."""
     X, y = load_iris(return_X_y=True)

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 def rounded(values: ArrayLike, bits: int = 16) -> Array:
-    """Round to some significant bits.
+    """Round to some significant bits, by Dekker's splitting (1971).
 
     Sums of the same rows in another order differ in their last bits. A decision that rests on rounded sums is the same,
     so that a training does not depend on where its rows are stored.
@@ -21,8 +21,9 @@ def rounded(values: ArrayLike, bits: int = 16) -> Array:
     >>> rounded(1 / 3, bits=2).tolist(), rounded([0.0, -1e-9, 5.0]).round(12).tolist()
     (0.375, [0.0, -1e-09, 5.0])
     """
-    fraction, exponent = np.frexp(values)
-    return np.asarray(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits))
+    given = np.asarray(values, dtype=np.float64)
+    scaled = given * (2.0 ** (53 - bits) + 1)
+    return np.asarray(scaled - (scaled - given))
 
 
 def without_extremes(values: Array, largest: float | None = None) -> Array:

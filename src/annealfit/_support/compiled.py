@@ -33,7 +33,7 @@ def constant(dtype: Any, ndim: int) -> types.Array:
 
 # Arrays of double precision by their dimension, read (`In`) or overwritten (`Out`), and of integers that are read.
 In1, In2, In3 = (constant(types.float64, ndim) for ndim in (1, 2, 3))
-Out1, Out2 = (array(types.float64, ndim) for ndim in (1, 2))
+Out1, Out2, Out3 = (array(types.float64, ndim) for ndim in (1, 2, 3))
 InInt1, InInt2 = (constant(types.intp, ndim) for ndim in (1, 2))
 
 

@@ -21,6 +21,7 @@ HALVINGS = 4
 _FLAT = (
     1e-9  # eigenvalues below this share of the largest, in units in which each direction has curvature 1, are dropped
 )
+_INVISIBLE = 2.0**-50  # of the loss: a smaller decrease is lost to rounding
 _FIRM = 1e-5  # squared pivots of a unit-diagonal matrix: where none is smaller, no direction is nearly flat
 
 
@@ -104,8 +105,9 @@ class Proposal:
     def newton_multiples(self, accepted: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Return the multiples of updates and previous step that minimise the loss to second order, to 16 bits.
 
-        There is one per block. Rounding changes the decrease of the loss by 1e-10 of it, and makes the step independent
-        of the order in which rows are summed (see `rounded`).
+        There is one per block; all are 0 where the decrease would be lost to the rounding of the loss. The rounding of
+        multiples changes the decrease by 1e-10 of it, and makes the step independent of the order in which rows are
+        summed (see `rounded`).
         """
         directions = self._accepted(accepted)[None]
         if self.previous is not None:
@@ -113,12 +115,16 @@ class Proposal:
         slopes: Array = np.vecdot(directions, self.point.gradients)
         curvature = self.point.curvature_along(directions, self.previous)
         count, blocks = slopes.shape
+        starts = None
         if len(curvature) < slopes.size:
             starts = group_starts(blocks, len(curvature) // count)
-            by_group = _minimiser(curvature, np.add.reduceat(slopes, starts, axis=1).ravel()).reshape(count, -1)
-            found = np.repeat(rounded(by_group), np.diff(np.append(starts, blocks)), axis=1)
-        else:
-            found = rounded(_minimiser(curvature, slopes.ravel())).reshape(count, -1)
+            slopes = np.add.reduceat(slopes, starts, axis=1)
+        found = _minimiser(curvature, slopes.ravel()).reshape(count, -1)
+        if -0.5 * np.vdot(found, slopes) < _INVISIBLE * abs(self.loss):
+            return np.zeros(blocks), np.zeros(blocks)
+        found = rounded(found)
+        if starts is not None:
+            found = np.repeat(found, np.diff(np.append(starts, blocks)), axis=1)
         return found[0], found[1] if count > 1 else np.zeros(blocks)
 
     def _accepted(self, accepted: NDArray[np.bool_]) -> Array:
@@ -190,11 +196,14 @@ def subspace(proposal: Proposal) -> Decision:
     """Minimise the true loss to second order over multiples of all updates and all previous steps (momentum).
 
     Every block has its own two multiples, and the class mean is removed. If even an eighth of that step does not
-    decrease the loss, `line_search` decides, whose multiple is limited.
+    decrease the loss, `line_search` decides, whose multiple is limited. Nothing is applied where the decrease would be
+    lost to rounding.
     """
     chosen = proposal.energies < 0
     if chosen.any():
         multiple, previous = proposal.newton_multiples(chosen)
+        if not (multiple.any() or previous.any()):
+            return Decision(np.zeros_like(chosen))
         for _ in range(HALVINGS):
             if proposal.after(chosen, multiple, previous, remove_class_mean=True).loss < proposal.loss:
                 return Decision(chosen, multiple, previous, remove_class_mean=True)

@@ -8,12 +8,11 @@ from numba import int32, intp, njit, types, void
 from numba.extending import intrinsic
 
 from annealfit._support._vectors import LANES, convert, load, multiply_add, repeat, store
-from annealfit._support.compiled import In1, In2, In3, InInt1, Out1, Out2, array, compiled, constant
+from annealfit._support.compiled import In1, In2, In3, InInt1, Out1, Out2, Out3, compiled, constant
 
-OutBool1, InInt32 = array(types.boolean, 1), constant(int32, 1)
+InInt32, SUMS = constant(int32, 1), types.UniTuple(types.float64, 2)
 ROWS_IN_REGISTERS = 64  # rows whose sums are added up in registers
 ROWS = 512  # at a time: their outputs of ten classes stay in the cache
-PRODUCT_ROWS = 128  # the same where products of all pairs of outputs are formed
 FUSED = {"contract", "nsz"}  # a product and a sum may become one instruction; nothing is reordered
 ANY_ORDER = {"reassoc", "contract", "nsz"}  # sums may be vectorised; their order is the same at every call
 
@@ -163,32 +162,51 @@ def _divide(found, first, last, total):
             row[i] *= total[i]
 
 
-@compiled(void(In2, InInt1, Out2, Out1, OutBool1), fastmath=FUSED)
-def evaluate(outputs, labels, probabilities, losses, right):
-    """Compute the softmax (C, n) of outputs, the loss of each row, and whether its first largest output is right."""
+@compiled(SUMS(In2, InInt1, In1, Out2, Out2), fastmath=FUSED)
+def evaluate(outputs, labels, weights, probabilities, residuals):
+    """Compute the softmax π (C, n) of outputs and `a(π − y)`; return `Σ aℓ` and the weight of the right rows.
+
+    A row is right if its first largest output is. Without weights a (n,) every row has the weight 1.
+    """
     best, largest, total = np.empty(ROWS), np.empty(ROWS), np.empty(ROWS)
+    loss = right = 0.0
     for first in range(0, outputs.shape[1], ROWS):
         last = min(first + ROWS, outputs.shape[1])
         _exponentials(outputs, first, last, probabilities, best, largest, total)
         for row in range(first, last):
-            i, label = row - first, labels[row]
-            losses[row] = math.log(total[i]) + (largest[i] - outputs[label, row])
-            right[row] = best[i] == label
+            i, weight = row - first, weights[row] if len(weights) else 1.0
+            loss += weight * (math.log(total[i]) + (largest[i] - outputs[labels[row], row]))
+            right += weight if best[i] == labels[row] else 0.0
         _divide(probabilities, first, last, total)
+        for c in range(len(outputs)):
+            probability, residual = probabilities[c, first:last], residuals[c, first:last]
+            for i in range(last - first):
+                residual[i] = probability[i]
+            if len(weights):
+                for i in range(last - first):
+                    residual[i] *= weights[first + i]
+        for row in range(first, last):
+            own = probabilities[labels[row], row] - 1
+            residuals[labels[row], row] = own * weights[row] if len(weights) else own
+    return loss, right
 
 
-@compiled(void(In1, InInt1, Out1, Out1, OutBool1), fastmath=FUSED)
-def evaluate_logit(logits, labels, probabilities, losses, right):
-    """Compute `evaluate` for two classes, whose one output is the logit of the second; all arrays are (n,)."""
+@compiled(SUMS(In2, InInt1, In1, Out2, Out2), fastmath=FUSED)
+def evaluate_logit(outputs, labels, weights, probabilities, residuals):
+    """Compute `evaluate` for two classes, whose one output (1, n) is the logit of the second."""
+    logits, probability, residual = outputs[0], probabilities[0], residuals[0]
     for i in range(len(logits)):
         odds = exponential(-abs(logits[i]))  # of the less likely class
         likely = 1 / (1 + odds)
-        probabilities[i] = likely if logits[i] > 0 else odds * likely
-        losses[i] = odds
+        probability[i] = likely if logits[i] > 0 else odds * likely
+        residual[i] = odds
+    loss = right = 0.0
     for i in range(len(logits)):
-        logit = logits[i] if labels[i] == 1 else -logits[i]
-        losses[i] = math.log1p(losses[i]) + max(-logit, 0.0)
-        right[i] = (logits[i] > 0) == (labels[i] == 1)
+        weight, logit = weights[i] if len(weights) else 1.0, logits[i] if labels[i] == 1 else -logits[i]
+        loss += weight * (math.log1p(residual[i]) + max(-logit, 0.0))
+        right += weight if (logits[i] > 0) == (labels[i] == 1) else 0.0
+        residual[i] = weight * (probability[i] - labels[i])
+    return loss, right
 
 
 @compiled(void(In2, Out1), fastmath=FUSED)
@@ -241,61 +259,35 @@ def tilt(logits, biases, probabilities, entropies):
         _divide(probabilities, first, last, total)
 
 
-@njit(nogil=True, fastmath=ANY_ORDER)
-def _add_squares(probabilities, changes, roots, first, last, c, shares, sums):
-    count, classes, _ = changes.shape
-    probability, root = probabilities[c, first:last], roots[first:last]
-    for a in range(count):
-        change, share = changes[a, c, first:last], shares[a * classes + c]
-        for i in range(len(change)):
-            share[i] = probability[i] * change[i]
-        for i in range(len(root)):
-            share[i] *= root[i]
-        for b in range(a + 1):
-            other, total = changes[b, c, first:last], 0.0
-            if len(root):
-                for i in range(len(other)):
-                    total += share[i] * (root[i] * other[i])
-            else:
-                for i in range(len(other)):
-                    total += share[i] * other[i]
-            sums[a * classes + c, b * classes + c] += total
+@compiled(void(In2, In3, In1, InInt1, Out2, Out3), fastmath=ANY_ORDER)
+def sum_over_groups(probabilities, changes, roots, edges, shares, squares):
+    """Compute sums over the outputs of each group, of changes z (m, C, n) under probabilities π (C, n).
 
-
-@njit(nogil=True, fastmath=ANY_ORDER)
-def _subtract_products(shares, size, sums):
-    for i in range(0, len(shares), 2):
-        a, b = shares[i], shares[i + 1]
-        for j in range(0, i + 1, 2):
-            c, d = shares[j], shares[j + 1]
-            ac = ad = bc = bd = 0.0
-            for k in range(size):
-                ac += a[k] * c[k]
-                ad += a[k] * d[k]
-                bc += b[k] * c[k]
-                bd += b[k] * d[k]
-            sums[i, j] -= ac
-            sums[i, j + 1] -= ad
-            sums[i + 1, j] -= bc
-            sums[i + 1, j + 1] -= bd
-
-
-@compiled(void(In2, In3, In1, Out2), fastmath=ANY_ORDER)
-def covariances(probabilities, changes, roots, found):
-    """Compute the covariances (m·C, m·C), summed over rows, of changes (m, C, n) under probabilities (C, n).
-
-    Row n has the weight `roots[n]²`, or 1 if `roots` is empty. With shares `s = √a π z` the sums are
-    `Σ a π z z'` on the blocks of one class, minus `Σ s s'` for all pairs.
+    The outputs of group g are edges[g] … edges[g + 1] − 1. Set `shares` (m·G, n) to `√a Σ π z`, and `squares` (G, m, m)
+    to `Σ_n a Σ π z z'`; row n has the weight `a = roots[n]²`, or 1 if `roots` is empty.
     """
-    count, classes, rows = changes.shape
-    size = count * classes
-    shares = np.zeros((size + size % 2, PRODUCT_ROWS))  # an even number: pairs of pairs are summed
-    sums = np.zeros((len(shares), len(shares)))
-    for first in range(0, rows, PRODUCT_ROWS):
-        last = min(first + PRODUCT_ROWS, rows)
-        for c in range(classes):
-            _add_squares(probabilities, changes, roots, first, last, c, shares, sums)
-        _subtract_products(shares, last - first, sums)
-    for i in range(size):
-        for j in range(i + 1):
-            found[i, j] = found[j, i] = sums[i, j]
+    count, groups = len(changes), len(edges) - 1
+    weighted = np.empty(len(probabilities[0]))
+    shares[:] = 0
+    squares[:] = 0
+    for g in range(groups):
+        for c in range(edges[g], edges[g + 1]):
+            probability = probabilities[c]
+            for a in range(count):
+                change, share = changes[a, c], shares[a * groups + g]
+                for i in range(len(change)):
+                    weighted[i] = probability[i] * change[i]
+                for i in range(len(roots)):
+                    weighted[i] *= roots[i]
+                for i in range(len(change)):
+                    share[i] += weighted[i]
+                for i in range(len(roots)):
+                    weighted[i] *= roots[i]
+                for b in range(a + 1):
+                    other, total = changes[b, c], 0.0
+                    for i in range(len(other)):
+                        total += weighted[i] * other[i]
+                    squares[g, a, b] += total
+        for a in range(count):
+            for b in range(a):
+                squares[g, b, a] = squares[g, a, b]

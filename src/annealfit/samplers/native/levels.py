@@ -7,7 +7,7 @@ The engine runs chains from any start, with a spacing of levels for every parame
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -82,7 +82,6 @@ class LevelChains:
         self.spacings = np.ascontiguousarray(self.spacings)
         if self.partners is None:
             self.partners = np.empty((size, 0), dtype=np.intp)
-        self._blocks = [slice(first, first + LANES_PER_BLOCK) for first in range(0, lanes, LANES_PER_BLOCK)]
         self._fields = self._current_fields()
         self._counters = np.zeros(lanes, dtype=np.uint64)  # draws so far
         # The energy of every block of the curvature, counted from the start; the best states, if they are kept.
@@ -101,16 +100,12 @@ class LevelChains:
     def anneal(self, betas: Array, stop: NDArray[np.uint8] | None = None) -> int:
         """Sweep once for each row of `betas` (S, L); returns how often, which is less if `stop` was set meanwhile."""
         kernel, flag = _kernels().anneal_levels, new_flag() if stop is None else stop
-        calls = [
-            (
-                *self._problem(lanes),
-                np.ascontiguousarray(betas[:, lanes]),
-                *self._state(lanes),
-                *(self.seeds[lanes], self._counters[lanes], flag, self._lowest[lanes], self._best[lanes]),
-            )
-            for lanes in self._blocks
-        ]
-        return min(in_threads(lambda arguments: kernel(*arguments), calls, self.num_threads, flag))
+
+        def anneal(lanes: slice) -> int:
+            own = np.ascontiguousarray(betas[:, lanes]), *self._state(lanes), self.seeds[lanes], self._counters[lanes]
+            return kernel(*self._problem(lanes), *own, flag, self._lowest[lanes], self._best[lanes])
+
+        return min(self._in_threads(anneal, flag))
 
     def polish(self, stop: NDArray[np.uint8] | None = None, *, with_chains: bool | None = None) -> None:
         """Descend until no move of a parameter or of a pair of partners lowers the energy, or `stop` is set.
@@ -119,8 +114,12 @@ class LevelChains:
         """
         kernel, flag = _kernels().polish_levels, new_flag() if stop is None else stop
         chains = self.curvature.size <= MOST_PARAMETERS_FOR_CHAINS if with_chains is None else with_chains
-        calls = [(*self._problem(lanes), *self._state(lanes), flag, chains) for lanes in self._blocks]
-        in_threads(lambda arguments: kernel(*arguments), calls, self.num_threads, flag)
+        self._in_threads(lambda lanes: kernel(*self._problem(lanes), *self._state(lanes), flag, chains), flag)
+
+    def _in_threads(self, function: Callable[[slice], Any], flag: NDArray[np.uint8]) -> list[Any]:
+        lanes = len(self.levels)
+        blocks = [slice(first, first + LANES_PER_BLOCK) for first in range(0, lanes, LANES_PER_BLOCK)]
+        return in_threads(function, blocks, self.num_threads, flag)
 
     def keep_best(self) -> None:
         """Keep the best state of every lane at the ends of sweeps from now on."""

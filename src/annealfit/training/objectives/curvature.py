@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class Local:
         sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, FEWEST_ROWS))
         self.sample = head if sampled is head.rows else LinearHead(sampled, head.regularization)
         self.lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head, self.sample)
-        self._coupled: tuple[Coordinates, list[bool]] | None = None
+        self._at_zero: tuple[Coordinates, list[bool], list[Array]] | None = None
 
     def measure(self, point: HeadPoint) -> float:
         """Return the cross-entropy, or with several blocks the root of the loss.
@@ -67,17 +67,17 @@ class Local:
         """Return the curvature; coordinates decide which entries are needed."""
         return (LocalCurvature(self, point.weights),)
 
-    def are_coupled(self, coordinates: Coordinates, origin: Origin) -> list[bool]:
-        """Return which blocks have correlated features in these coordinates, at zero weights."""
-        if self._coupled is None or self._coupled[0] is not coordinates:
-            matrices = self.matrices(np.zeros((self.sample.n_parameters, self.sample.n_outputs)), self.blocks, origin)
-            coupled = []
-            for matrix in matrices:
-                scales = 1 / np.sqrt(np.maximum(matrix.diagonal()[:-1], np.finfo(float).tiny))
-                correlations = matrix[:-1, :-1] * scales * scales[:, None]
-                coupled.append(float((correlations**2).sum()) - len(scales) > LEAST_COUPLING * len(scales))
-            self._coupled = coordinates, coupled
-        return self._coupled[1]
+    def at_zero(self, coordinates: Coordinates, origin: Origin) -> tuple[list[bool], list[Array]]:
+        """Return which blocks have correlated features in these coordinates, and their matrices at zero weights.
+
+        Whether features are correlated is judged there, so that it does not depend on the course of a training.
+        """
+        if self._at_zero is None or self._at_zero[0] is not coordinates:
+            weights = np.zeros((self.sample.n_parameters, self.sample.n_outputs))
+            matrices = self.matrices(weights, self.blocks, origin)
+            coupled = [_coupling(matrix[:-1, :-1]) > LEAST_COUPLING for matrix in matrices]
+            self._at_zero = coordinates, coupled, list(compress(matrices, coupled))
+        return self._at_zero[1:]
 
     def matrices(self, weights: Array, blocks: Sequence[slice], origin: Origin) -> list[Array]:
         """Return the matrices of blocks of features, measured from an origin, and the bias."""
@@ -111,6 +111,13 @@ class Local:
         return found * origin.units**2
 
 
+def _coupling(matrix: Array) -> float:
+    """Return the sum of the squared correlations of a feature with the others, on average."""
+    scales = 1 / np.sqrt(np.maximum(matrix.diagonal(), np.finfo(float).tiny))
+    correlations = matrix * scales * scales[:, None]
+    return float((correlations**2).sum() / len(matrix)) - 1
+
+
 def lacking_variance(head: LinearHead, sample: LinearHead) -> Array:
     """Return the variances (d,) of features of which a sample has less than half, and 0 for the others."""
     with np.errstate(over="ignore", invalid="ignore"):  # huge features have an error of their own
@@ -142,14 +149,14 @@ class LocalCurvature:
             return BlockCurvature([*map(whole.part, blocks), bias]) if blocks[1:] else whole
         if len(blocks) == 1:
             return Curvature.computed(local.matrices(self.weights, blocks, origin)[0])
-        coupled = local.are_coupled(coordinates, origin)
-        chosen = [block for block, is_coupled in zip(blocks, coupled, strict=True) if is_coupled]
-        matrices = iter(local.matrices(self.weights, chosen, origin) if chosen else ())
+        coupled, matrices = local.at_zero(coordinates, origin)
+        if self.weights.any() and matrices:
+            matrices = local.matrices(self.weights, list(compress(blocks, coupled)), origin)
+        found = iter([Curvature.computed(matrix[:-1, :-1]) for matrix in matrices])
+        if all(coupled):
+            return BlockCurvature([*found, matrices[0][-1:, -1]])
         diagonal = local.diagonal(self.weights, origin)
-        parts = [
-            Curvature.computed(next(matrices)[:-1, :-1]) if is_coupled else diagonal[block]
-            for block, is_coupled in zip(blocks, coupled, strict=True)
-        ]
+        parts = [next(found) if kept else diagonal[block] for block, kept in zip(blocks, coupled, strict=True)]
         return BlockCurvature([*parts, diagonal[-1:]])
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -47,8 +46,19 @@ def group_starts(blocks: int, groups: int) -> NDArray[np.intp]:
     return np.arange(groups) * blocks // groups
 
 
-def _weighted(values: Array, weights: Array | None) -> Array:
+def _weighted(values: NDArray[Any], weights: Array | None) -> NDArray[Any]:
     return values if weights is None else values * weights
+
+
+Evaluation = tuple[Array, Array, float, float]
+_NO_WEIGHTS = np.empty(0)
+
+
+def _evaluated(kernel: Any, outputs: Array, labels: NDArray[np.intp], weights: Array | None) -> Evaluation:
+    probabilities, residuals = np.empty(outputs.shape), np.empty(outputs.shape)
+    integers, given = np.ascontiguousarray(labels, np.intp), _NO_WEIGHTS if weights is None else weights
+    sums = kernel(np.ascontiguousarray(outputs), integers, given, probabilities, residuals)
+    return probabilities, residuals, *sums
 
 
 @dataclass(frozen=True)
@@ -71,21 +81,23 @@ class Softmax:
         """Groups of outputs that share their step lengths, at most `MOST_GROUPS`."""
         return min(self.n_outputs, MOST_GROUPS)
 
-    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Return probabilities π (outputs, n), losses (n,), and whether the first largest output is right (n,)."""
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp], weights: Array | None = None) -> Evaluation:
+        """Return probabilities π (outputs, n), `a(π − y)`, `Σ aℓ`, and the weight of the rows that are right.
+
+        A row is right if its first largest output is that of its label.
+        """
         if self.compiled:
             from annealfit.data.rows import _kernels  # numba takes a moment to load
 
-            count = outputs.shape[1]
-            found = np.empty(outputs.shape), np.empty(count), np.empty(count, dtype=bool)
-            _kernels.evaluate(np.ascontiguousarray(outputs), np.ascontiguousarray(labels, np.intp), *found)
-            return found
+            return _evaluated(_kernels.evaluate, outputs, labels, weights)
         largest = outputs.max(axis=0)
         probabilities = np.exp(outputs - largest)
         total = probabilities.sum(axis=0)
         probabilities /= total
-        own = outputs[labels, np.arange(len(labels))]
-        return probabilities, np.log(total) + largest - own, outputs.argmax(axis=0) == labels
+        losses = np.log(total) + largest - outputs[labels, np.arange(len(labels))]
+        right, residuals = outputs.argmax(axis=0) == labels, self.residuals(probabilities, labels)
+        found = (_weighted(values, weights) for values in (residuals, losses, right))
+        return probabilities, next(found), next(found).sum(), next(found).sum()
 
     def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
         """Return `π − y` (outputs, n) with one-hot labels y: the derivative of each row's loss."""
@@ -106,28 +118,17 @@ class Softmax:
 
         Every change of every group of outputs has its own multiple: the shape is (m·groups, m·groups).
         """
-        if self.groups != self.n_outputs:
-            return self._curvature_of_groups(probabilities, changes, weights)
         from annealfit.data.rows import _kernels
 
-        found = np.empty((len(changes) * self.n_outputs,) * 2)
-        _kernels.covariances(probabilities, changes, np.sqrt(np.empty(0) if weights is None else weights), found)
-        return found
-
-    def _curvature_of_groups(self, probabilities: Array, changes: Array, weights: Array | None) -> Array:
-        """Return the covariances of sums over groups; work and memory grow linearly with the number of outputs."""
         count, groups, rows = len(changes), self.groups, changes.shape[2]
-        starts = [*group_starts(self.n_outputs, groups), self.n_outputs]
-        sums, squares = np.empty((count, groups, rows)), np.empty((groups, count, count))
-        for group, (first, last) in enumerate(pairwise(starts)):
-            shares = probabilities[first:last] * changes[:, first:last]
-            shares.sum(axis=1, out=sums[:, group])
-            squares[group] = np.einsum("acn,bcn->ab", _weighted(shares, weights), changes[:, first:last])
-        products = _weighted(sums, weights).reshape(-1, rows) @ sums.reshape(-1, rows).T
-        found = -products.reshape(count, groups, count, groups)
+        edges = np.append(group_starts(self.n_outputs, groups), self.n_outputs)
+        shares, squares = np.empty((count * groups, rows)), np.empty((groups, count, count))
+        roots = _NO_WEIGHTS if weights is None else np.sqrt(weights)
+        _kernels.sum_over_groups(probabilities, changes, roots, edges, shares, squares)
+        found = -(shares @ shares.T).reshape(count, groups, count, groups)
         own = np.arange(groups)
         found[:, own, :, own] += squares
-        return found.reshape(count * groups, count * groups)
+        return found.reshape(count * groups, -1)
 
     def hessian_product(self, probabilities: Array, changes: Array) -> Array:
         """Return `π(z − πᵀz)`: each row's Hessian times changes z (outputs, n) of the outputs."""
@@ -158,18 +159,17 @@ class Logistic:
         """`¼`."""
         return np.array([[0.25]])
 
-    def evaluate(self, outputs: Array, labels: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Return probabilities of the second class, losses, and which rows are right."""
+    def evaluate(self, outputs: Array, labels: NDArray[np.intp], weights: Array | None = None) -> Evaluation:
+        """Return probabilities of the second class, `a(π − y)`, `Σ aℓ`, and the weight of the rows that are right."""
         if self.compiled:
             from annealfit.data.rows import _kernels
 
-            probabilities, losses, right = np.empty(outputs.shape), np.empty(len(labels)), np.empty(len(labels), bool)
-            integers = np.ascontiguousarray(labels, np.intp)
-            _kernels.evaluate_logit(np.ascontiguousarray(outputs[0]), integers, probabilities[0], losses, right)
-            return probabilities, losses, right
-        logits = outputs[0]
+            return _evaluated(_kernels.evaluate_logit, outputs, labels, weights)
+        logits, probabilities = outputs[0], expit(outputs)
         losses = np.logaddexp(0.0, np.where(labels == 1, -logits, logits))
-        return expit(outputs), losses, (logits > 0) == (labels == 1)
+        right = (logits > 0) == (labels == 1)
+        residuals = _weighted(self.residuals(probabilities, labels), weights)
+        return probabilities, residuals, _weighted(losses, weights).sum(), _weighted(right, weights).sum()
 
     def residuals(self, probabilities: Array, labels: NDArray[np.intp]) -> Array:
         """Return `π − y`."""
@@ -302,8 +302,8 @@ class LinearHead:
         """Return cross-entropy and accuracy."""
 
         def term(chunk: Chunk) -> tuple[float, float]:
-            _, losses, right = outputs.evaluate(chunk)
-            return chunk.weighted(losses).sum(), chunk.weighted(right).sum()
+            _, _, loss, right = outputs.evaluate(chunk)
+            return loss, right
 
         cross_entropy, accuracy = self.rows.mean(term)
         return float(cross_entropy), float(accuracy)
@@ -345,9 +345,9 @@ class Outputs:
                 self._outputs[chunk] = found
         return found
 
-    def evaluate(self, chunk: Chunk) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Return probabilities, losses and which rows are right."""
-        found = self.link.evaluate(self.project(chunk), chunk.labels)
+    def evaluate(self, chunk: Chunk) -> Evaluation:
+        """Return probabilities, residuals, and the sums of the losses and of the right rows, with weights."""
+        found = self.link.evaluate(self.project(chunk), chunk.labels, chunk.weights)
         if self._cached:
             self._probabilities[chunk] = found[0]
         return found
@@ -364,14 +364,11 @@ class HeadPoint:
     def __init__(self, head: LinearHead, weights: Array) -> None:
         self.head, self.weights = head, weights
         self.outputs = outputs = head.outputs_at(weights)
-        link = head.link
 
         def term(chunk: Chunk) -> tuple[float, float, Array]:
             """Σ_n a_n ℓ_n, Σ_n a_n [right], and Σ_n a_n (π_n − y_n) x_nᵀ."""
-            probabilities, losses, right = outputs.evaluate(chunk)
-            residuals = link.residuals(probabilities, chunk.labels)
-            slopes = chunk.moments(chunk.weighted(residuals))
-            return chunk.weighted(losses).sum(), chunk.weighted(right).sum(), slopes
+            _, residuals, loss, right = outputs.evaluate(chunk)
+            return loss, right, chunk.moments(residuals)
 
         losses, right, slopes = head.rows.sum(term)
         total = head.rows.total_weight
@@ -415,12 +412,11 @@ class HeadPoint:
         found = found / weight
         # Σ_j λ_j u_j u'_j, of every output or group of outputs
         groups, count = link.groups, len(directions)
-        by_output = directions.transpose(1, 0, 2)
-        penalties = (by_output * head.ridge) @ by_output.transpose(0, 2, 1)
-        if groups != len(penalties):
-            penalties = np.add.reduceat(penalties, group_starts(len(penalties), groups), axis=0)
-        of_group: Array = np.einsum("agbg->gab", found.reshape(count, groups, count, groups))  # a view
-        of_group += penalties
+        penalties = np.vecdot((directions * head.ridge)[:, None], directions)  # (m, m, outputs)
+        if groups != head.n_outputs:
+            penalties = np.add.reduceat(penalties, group_starts(head.n_outputs, groups), axis=2)
+        of_groups: Array = np.einsum("agbg->abg", found.reshape(count, groups, count, groups))  # a view
+        of_groups += penalties
         return found
 
     def moved(self, updates: Array, *, remove_class_mean: bool = False) -> Self:
