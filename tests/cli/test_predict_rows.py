@@ -13,8 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import annealfit
+from annealfit.data.datasets import Dataset
 from annealfit.data.features import RandomConvFeatures
 from annealfit.models.image_classifier import ImageClassifier
+from annealfit.studies import Prepared, run_training
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versi,color", "=virginica"])
@@ -138,3 +140,14 @@ def test_columns_are_found_by_their_names(tmp_path):
         refused = predict(tmp_path / "run", tmp_path / name)
         assert refused.returncode == 2
         assert b"has no column 'b'; the model was trained on the columns a, b, c, d" in refused.stderr
+
+
+@pytest.mark.parametrize("names", [["1", "-2"], ["01", "1"], ["9" * 20, "1"], ["9" * 5000, "1"]])
+def test_classes_of_digits_keep_their_names(tmp_path, names):
+    rows, kinds = IRIS[:100], SPECIES[:100]
+    dataset = Dataset("digits", rows, kinds, rows, kinds, tuple(names))
+    classifier = annealfit.AnnealedClassifier(max_iter=5, random_state=0)
+    run = run_training(Prepared.of(dataset, None), classifier, baselines=False)
+    run.model.save(tmp_path / "model.safetensors")
+    again = annealfit.load_model(tmp_path / "model.safetensors")
+    assert [*map(str, again.predict(rows[[0, -1]]))] == names

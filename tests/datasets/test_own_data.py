@@ -291,6 +291,13 @@ def test_a_part_that_cannot_be_used_says_why(divided, arrays, error, message):
         load(divided(**arrays))
 
 
+def test_parts_with_other_columns_are_refused_before_a_training(tmp_path):
+    rows = np.zeros((6, 3))
+    np.savez(tmp_path / "t.npz", X_train=rows, y_train=[0, 1] * 3, X_test=rows[:, :2], y_test=[0, 1] * 3)
+    with pytest.raises(InvalidInputError, match="X_train has 3 columns and X_test 2"):
+        read_table(tmp_path / "t.npz", None, tmp_path)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="named pipes are POSIX's")
 @pytest.mark.parametrize("suffix", ["npy", "npz", "parquet"])
 def test_a_pipe_is_refused_before_it_is_opened(tmp_path, suffix):

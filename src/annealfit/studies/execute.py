@@ -273,7 +273,8 @@ def _model(data: Prepared | Dataset, estimator: Any) -> ImageClassifier | Anneal
     if features is not None:  # w·(x − μ)/σ + b = (w/σ)·x + (b − (w/σ)·μ)
         model.coef_ = estimator.coef_ / features.scale_
         model.intercept_ = estimator.intercept_ - model.coef_ @ features.mean_
-    are_numbers = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names)
+    digits = [name.removeprefix("-") for name in names]
+    are_numbers = all(own.isdecimal() and len(own) < 19 and str(int(own)) == own for own in digits)
     model.classes_ = np.array([int(name) for name in names] if are_numbers else names)[estimator.classes_]
     if data.dataset.feature_names:
         model.feature_names_in_ = np.array(data.dataset.feature_names, dtype=object)

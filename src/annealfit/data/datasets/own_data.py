@@ -192,6 +192,11 @@ def read_table(
     for part in parts:
         check_table(part.X, str(path))
         _check_finite(path, part)
+    if parts[0].X.shape[1] != parts[-1].X.shape[1]:
+        raise InvalidInputError(
+            f"{path}: {parts[0].name} has {parts[0].X.shape[1]} columns and {parts[-1].name} {parts[-1].X.shape[1]}; "
+            "rows to train and to test on must have the same features"
+        )
     class_names, encoded = _encode_labels(path, parts)
     return class_names, [(part.X, own) for part, own in zip(parts, encoded, strict=True)], parts[0].columns
 
