@@ -15,6 +15,7 @@ FILTER_FIELDS = {
     "filter_curvature": "curvature",
     "damping": "damping",
     "curvature_rows": "curvature_rows",
+    "first_images": "first_images",
 }
 
 

@@ -167,6 +167,23 @@ def test_pixels_are_standardised_by_the_training_images(small):
     assert net.history_[-1]["accuracy"] == pytest.approx(right, abs=1 / 60)
 
 
+def test_the_images_in_use_grow_and_their_loss_never_increases(small):
+    net = make(first_images=10, max_iter=24, curvature_rows=30).fit(*small)
+    rows = net.history_
+    assert [row["images"] for row in rows] == [10] * 6 + [20] * 6 + [40] * 6 + [60] * 6
+    assert all(row["loss_change"] <= 0 for row in rows)
+    for before, after in itertools.pairwise(rows):
+        if before["images"] == after["images"]:
+            assert after["loss"] <= before["loss"]
+    share = rows[0]["accuracy"] * 10
+    assert share == pytest.approx(round(share), abs=1e-9)
+    loss, _ = make().loss_and_start(*small)
+    filters = np.column_stack([net.filters_[0].transpose(0, 2, 3, 1).reshape(2, -1), net.biases_[0]])
+    weights = {"conv1": filters, "head": np.vstack([net.coef_.T, net.intercept_])}
+    assert rows[-1]["loss"] == pytest.approx(loss.at(weights).loss, rel=1e-12)
+    assert "images" not in make(max_iter=2).fit(*small).history_[0]
+
+
 # Damping, curvature, samplers
 
 
@@ -243,7 +260,11 @@ def test_the_cost_of_a_step_is_known_before_it(small):
 
 
 @pytest.mark.parametrize("stop_at", [1, 3, 7])
-@pytest.mark.parametrize("settings", [{}, {"n_filters": (2, 2), "kernel_size": 2, "pool_size": (2, 1)}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"first_images": 30}, {"n_filters": (2, 2), "kernel_size": 2, "pool_size": (2, 1)}],
+    ids=str,
+)
 def test_stopped_and_resumed_is_uninterrupted(small, tmp_path, settings, stop_at):
     path = tmp_path / "c.safetensors"
     settings = {**settings, "curvature_rows": 30}
@@ -395,6 +416,7 @@ def test_clone_grid_search_and_settings_of_the_sampler(digits):
         ({"head_steps": 0}, "head_steps is 0"),
         ({"shifts": -1}, "shifts is -1"),
         ({"curvature_rows": 0}, "curvature_rows is 0"),
+        ({"first_images": 0}, "first_images is 0"),
         ({"damping": -1.0}, "damping is -1.0"),
         ({"damping": "much"}, "damping is 'much'; choose one of 'adaptive', 'none'"),
         ({"filter_curvature": "gram"}, "filter_curvature is 'gram'; choose one of 'by_filter', 'joint'"),

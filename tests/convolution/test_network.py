@@ -218,6 +218,22 @@ def test_images_and_labels_have_to_go_together():
         Images(np.zeros((3, 4, 4)), np.zeros(3, int), 2)
 
 
+def test_layers_with_the_same_weights_are_used_again(monkeypatch):
+    monkeypatch.setattr(convolution, "ROWS_PER_CHUNK", 4)
+    images, network = images_of(), Network.of((5, 6, 2), [(3, 2, 1), (2, 2, 1), (2, 2, 1)])
+    first, second, third = map(np.abs, some_weights(network))  # no feature is cut off
+    known = NetworkRows(images, network, [first, second, third])
+    before = list(known.chunks())
+    changed = [first, 2 * second, third]
+    found = list(NetworkRows(images, network, changed, known).chunks())
+    for one, other, old in zip(found, NetworkRows(images, network, changed).chunks(), before, strict=True):
+        assert np.shares_memory(one.known.inputs[1], old.known.inputs[1])
+        assert not np.array_equal(one.features, old.features)
+        np.testing.assert_array_equal(one.features, other.features)
+        for own, expected in zip(one.known.maxima, other.known.maxima, strict=True):
+            np.testing.assert_array_equal(own, expected)
+
+
 def test_rows_that_are_kept_and_rows_that_are_not_have_the_same_bits(monkeypatch):
     monkeypatch.setattr(convolution, "ROWS_PER_CHUNK", 4)
     images = images_of(weights=np.linspace(1, 2, 10))
@@ -240,3 +256,35 @@ def test_rows_that_are_kept_and_rows_that_are_not_have_the_same_bits(monkeypatch
     term = lambda chunk: (chunk.gram(chunk.weights),)  # noqa: E731
     np.testing.assert_array_equal(kept.sum(term)[0], streamed.sum(term)[0])
     assert kept.digest() == streamed.digest() == images.digest()
+    by_features = np.random.default_rng(0).normal(size=(4, network.n_features))
+    for one, other in zip(kept.chunks(), streamed.chunks(), strict=True):
+        found = [
+            rows.gradient(chunk, 0, by_features[: len(chunk.labels)])
+            for rows, chunk in ((kept, one), (streamed, other))
+        ]
+        np.testing.assert_array_equal(*found)
+
+
+def test_sums_of_chunks_are_those_of_their_features():
+    """Against plain NumPy, in single precision; the last rows are no multiple of eight."""
+    images, network = images_of(21, weights=np.linspace(1, 2, 21)), Network.of((5, 6, 2), [(3, 2, 2)])
+    (chunk,) = NetworkRows(images, network, [*map(np.abs, some_weights(network))]).chunks()
+    rows = np.column_stack([chunk.features, np.ones(21)]).astype(float)
+    generator = np.random.default_rng(0)
+    weights, values = generator.normal(size=(rows.shape[1], 3)), generator.normal(size=(3, 21))
+    np.testing.assert_allclose(chunk.project(weights), (rows @ weights).T, rtol=1e-4)
+    np.testing.assert_allclose(chunk.moments(values), values @ rows, rtol=1e-4, atol=1e-2)
+    expected = [images.weights @ power for power in (rows, rows**2, np.abs(rows))]
+    np.testing.assert_allclose(chunk.column_sums(), expected, rtol=1e-5)
+
+
+def test_a_sample_is_the_rows_of_some_images():
+    images, network = images_of(30, weights=np.linspace(1, 2, 30)), Network.of((5, 6, 2), [(3, 2, 2)])
+    rows = NetworkRows(images, network, [*map(np.abs, some_weights(network))])
+    assert rows.sample(30) is rows
+    (chunk,), (again,), (whole,) = rows.sample(7).chunks(), rows.sample(7).chunks(), rows.chunks()
+    assert len(chunk.labels) == 7
+    np.testing.assert_array_equal(chunk.features, again.features)
+    places = np.searchsorted(images.weights, chunk.weights)
+    np.testing.assert_array_equal(chunk.features, whole.features[places])
+    np.testing.assert_array_equal(chunk.labels, images.labels[places])

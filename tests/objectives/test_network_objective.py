@@ -284,6 +284,23 @@ def test_images_of_a_curvature_are_drawn_for_every_iteration():
     np.testing.assert_allclose(points[1].filter_grams(), expected, rtol=1e-12, atol=1e-14)
 
 
+def test_a_part_is_the_loss_on_some_images_with_a_weight_and_parts_are_nested():
+    net, weights = make_case("two layers", 3, count=40, curvature_rows=20, seed=3)
+    net.images.weights[::2] = 0.0
+    small, large = net.part(5), net.part(12)
+    for part, count in ((small, 5), (large, 12)):
+        images = part.images
+        assert len(images) == len(images.labels) == len(set(images.weights)) == count
+        assert (images.weights > 0).all()
+        chosen = Images(images.take(slice(None)), images.labels, 3, images.weights, dtype=np.float64)
+        expected = net_of(net.network, weights, chosen).at(weights)
+        assert part.at(weights).loss == pytest.approx(expected.loss, rel=1e-12)
+        assert part.curvature_rows == -(-count // 4)
+    assert set(small.images.weights) < set(large.images.weights)
+    np.testing.assert_array_equal(net.part(5).images.weights, small.images.weights)
+    assert net.part(20) is net
+
+
 def test_layers_that_are_not_trained_are_fixed_and_not_penalised():
     net, weights = make_case("two layers", 3, trained=[1])
     assert net.parts == ("conv2", "head")

@@ -108,6 +108,16 @@ def test_the_best_weights_on_validation_data_are_those_of_all_layers():
     assert row["validation_accuracy"] == max(row["validation_accuracy"] for row in result.history)
 
 
+def test_losses_of_fewer_images_are_no_plateau():
+    stopping, state = Stopping(100, patience=3), start(network(), network_trainer(network(), 1))
+    falling = [{"loss": loss, "solved": 1, "seconds": 0.0} for loss in (5.0, 4.0, 3.0, 9.0, 8.0, 7.0)]
+    assert stopping.before_resuming(state, falling) == "plateau"
+    grown = [{**row, "images": 10 if row["loss"] < 6 else 20} for row in falling]
+    assert stopping.before_resuming(state, grown) is None
+    stuck = [{**row, "loss": 9.0} for row in grown[3:]]
+    assert stopping.before_resuming(state, [*grown, *stuck]) == "plateau"
+
+
 # Matrix factorisation `½‖AB − M‖²`: convex in A and in B, but not in both
 
 

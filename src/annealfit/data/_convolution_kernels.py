@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from annealfit._support._vectors import LANES, VectorType, load, machine_type, multiply_add, repeat, select, store
+from annealfit.data.rows._kernels import ANY_ORDER
 
 # Neighbouring places whose responses are summed together. Eight fill half of the registers of AVX-512; others have half
 # as many registers, of half the size or less.
@@ -244,3 +245,21 @@ def derive_by_images(
                         for s in range(PARTS_TOGETHER):
                             add_to(image, first + parts[p + s], totals[s])
             flat[n * seeds + r] = image[:size]
+
+
+@njit(cache=True, nogil=True, fastmath=ANY_ORDER)
+def add_rows(rows: NDArray, values: NDArray, sums: NDArray) -> None:
+    """Add `VX` to sums (O, D), of rows (n, D) and values (O, n)."""
+    count = len(rows) // 8 * 8
+    for first in range(0, count, 8):
+        a, b, c, d = rows[first], rows[first + 1], rows[first + 2], rows[first + 3]
+        e, f, g, h = rows[first + 4], rows[first + 5], rows[first + 6], rows[first + 7]
+        for o in range(len(values)):
+            v, own = values[o, first : first + 8], sums[o]
+            for j in range(rows.shape[1]):
+                early = (v[0] * a[j] + v[1] * b[j]) + (v[2] * c[j] + v[3] * d[j])
+                own[j] += early + ((v[4] * e[j] + v[5] * f[j]) + (v[6] * g[j] + v[7] * h[j]))
+    for row in range(count, len(rows)):
+        for o in range(len(values)):
+            for j in range(rows.shape[1]):
+                sums[o, j] += values[o, row] * rows[row, j]

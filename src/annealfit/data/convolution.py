@@ -150,20 +150,21 @@ class Network:
 
     def forward(self, images: Values, weights: Sequence[Values]) -> ForwardPass:
         """Compute the features of images (n, height, width, channels) and what leads to them."""
-        count, dtype = len(images), images.dtype
-        inputs = [
-            np.ascontiguousarray(images),
-            *(np.empty((count, *shape.outputs), dtype) for shape in self.layers[:-1]),
-        ]
-        maxima = [np.empty((count, *shape.outputs), shape.places) for shape in self.layers]
+        return self.forward_from(0, ForwardPass([np.ascontiguousarray(images)], [], images), weights)
+
+    def forward_from(self, first: int, known: ForwardPass, weights: Sequence[Values]) -> ForwardPass:
+        """Compute a pass of which the layers before `first` are known; it shares their arrays."""
+        count, dtype = len(known.features), known.features.dtype
+        inner = [np.empty((count, *shape.outputs), dtype) for shape in self.layers[first:-1]]
+        maxima = [np.empty((count, *shape.outputs), shape.places) for shape in self.layers[first:]]
         features = np.empty((count, self.n_features + 1), dtype)
         features[:, -1] = 1
-        whole = ForwardPass(inputs, maxima, features)
+        whole = ForwardPass([*known.inputs[: first + 1], *inner], [*known.maxima[:first], *maxima], features)
         for batch in self._batches(count):
             own = whole.part(batch)
-            outputs = [*(inner.reshape(len(inner), -1) for inner in own.inputs[1:]), own.features]
-            for layer, shape in enumerate(self.layers):
-                _convolve(own.inputs[layer], weights[layer], shape, outputs[layer], own.maxima[layer])
+            outputs = [*(inputs.reshape(len(inputs), -1) for inputs in own.inputs[1:]), own.features]
+            for layer in range(first, len(self.layers)):
+                _convolve(own.inputs[layer], weights[layer], self.layers[layer], outputs[layer], own.maxima[layer])
         return whole
 
     def pass_bytes(self, itemsize: int) -> int:
@@ -351,6 +352,23 @@ class FeatureChunk(DenseChunk):
         self.features = known.features[:, :-1]
         self.labels, self.weights, self.start = labels, weights, start
 
+    def project(self, weights: Array) -> Array:
+        """Return `WᵀXᵀ` (O, n)."""
+        from annealfit.data.rows._single_kernels import project_rows
+
+        rows, outputs = self._augmented, np.empty((weights.shape[1], len(self.labels)))
+        project_rows(rows, np.ascontiguousarray(weights.T, rows.dtype), 1.0, np.zeros(len(outputs)), outputs)
+        return outputs
+
+    def moments(self, values: Array) -> Array:
+        """Return `VX` (O, D)."""
+        from annealfit.data._convolution_kernels import add_rows
+
+        rows = self._augmented
+        found = np.zeros((len(values), rows.shape[1]), rows.dtype)
+        add_rows(rows, np.ascontiguousarray(values, rows.dtype), found)
+        return found.astype(np.float64, copy=False)
+
     def column_sums(self) -> Array:
         """Return weighted sums of the columns, their squares and magnitudes (3, D); features are never below 0."""
         rows = self._augmented
@@ -363,10 +381,13 @@ class NetworkRows(Rows):
     """The features of images as rows, computed chunk by chunk in threads; up to KEPT_BYTES of them are kept.
 
     So is the rest of the forward pass, where there is room for it beside the features. They are in the images'
-    precision; products are returned in double precision.
+    precision; products are returned in double precision. Of `previous` rows of the same images, the first layers are
+    used again whose weights are the same arrays.
     """
 
-    def __init__(self, images: Images, network: Network, weights: Sequence[Values]) -> None:
+    def __init__(
+        self, images: Images, network: Network, weights: Sequence[Values], previous: NetworkRows | None = None
+    ) -> None:
         self.images, self.network, self.weights = images, network, tuple(weights)
         self.n_parameters, self.n_classes = network.n_features + 1, images.n_classes
         self.total_weight = float(len(images)) if images.weights is None else float(images.weights.sum())
@@ -376,6 +397,9 @@ class NetworkRows(Rows):
         self._keeps = size <= KEPT_BYTES
         self._keeps_all = size + len(images) * network.pass_bytes(images.dtype.itemsize) <= KEPT_BYTES
         self._kept: dict[int, FeatureChunk] = {}
+        before: Sequence[Values] = () if previous is None else previous.weights[:-1]
+        self._same = next((layer for layer, own in enumerate(before) if own is not weights[layer]), len(before))
+        self._before = dict(previous._kept) if previous is not None and self._same else {}
 
     def chunks(self) -> Iterable[FeatureChunk]:
         """Return the chunks in the order of the images."""
@@ -393,7 +417,7 @@ class NetworkRows(Rows):
 
     def gradient(self, chunk: FeatureChunk, layer: int, by_features: Values) -> Array:
         """Return the `gradients` of the network for the images of a chunk and one layer."""
-        known = chunk.known or self._forward(chunk.start)
+        known = chunk.known or self.network.forward(self._images(chunk.start), self.weights)
         if layer == 0:
             known = known._replace(inputs=[self._images(chunk.start), *known.inputs[1:]])
         return self.network.gradients(known, self.weights, [layer], by_features)[0]
@@ -405,14 +429,15 @@ class NetworkRows(Rows):
     def _images(self, first: int) -> Values:
         return self.images.take(slice(first, first + ROWS_PER_CHUNK))
 
-    def _forward(self, first: int) -> ForwardPass:
-        return self.network.forward(self._images(first), self.weights)
-
     def _chunk(self, first: int) -> FeatureChunk:
         if first in self._kept:
             return self._kept[first]
-        known, own, images = self._forward(first), slice(first, first + ROWS_PER_CHUNK), self.images
-        known = known._replace(inputs=[known.inputs[0][:, :0].copy(), *known.inputs[1:]])  # taken anew where needed
+        before, own, images = self._before.pop(first, None), slice(first, first + ROWS_PER_CHUNK), self.images
+        if before is not None and before.known is not None:
+            known = self.network.forward_from(self._same, before.known, self.weights)
+        else:
+            known = self.network.forward(self._images(first), self.weights)
+            known = known._replace(inputs=[known.inputs[0][:, :0].copy(), *known.inputs[1:]])  # taken anew if needed
         chunk = FeatureChunk(known, images.labels[own], None if images.weights is None else images.weights[own], first)
         if self._keeps:
             self._kept[first] = chunk

@@ -238,6 +238,7 @@ class AnnealedConvNet(AnnealedEstimator):
             seed=seed,
             stopping=stopping_of(self),
             validation=data.validation,
+            first_images=self._filters.first_images,
         )
 
     def _set_weights(self, weights: Mapping[str, Array]) -> None:

@@ -124,7 +124,11 @@ class FilterMethod(Settings):
         more after one that was refused, nothing, or a fixed number.
     curvature_rows : int or None
         Images that a filter's curvature is computed from, drawn for every step; None uses all. Loss and gradient are
-        those of all images.
+        those of all images in use.
+    first_images : int or None
+        Images that the first two rounds use, drawn once; every two rounds they become twice as many, until all are
+        used. A step decreases the loss of the images in use: rows of the history say how many. None uses all from the
+        beginning.
 
     """
 
@@ -133,12 +137,14 @@ class FilterMethod(Settings):
     curvature: Any = "by_filter"
     damping: Any = "adaptive"
     curvature_rows: int | None = 2000
+    first_images: int | None = None
 
     def resolved(self, method: Method) -> tuple[Method, DampingPolicy]:
         """Return the method of the filters and their damping policy; values out of bounds are refused."""
         check_number("head_steps", self.head_steps, Integral, minimum=1)
-        if self.curvature_rows is not None:
-            check_number("curvature_rows", self.curvature_rows, Integral, minimum=1)
+        for name in ("curvature_rows", "first_images"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), Integral, minimum=1)
         curvature = choose_or_own("filter_curvature", self.curvature, FILTER_CURVATURES)
         if isinstance(self.damping, Real):
             check_number("damping", self.damping, minimum=0)

@@ -17,9 +17,14 @@ from annealfit.training.policies import DampingPolicy
 from annealfit.training.state import HistoryRow, NetworkState, TrainingState
 from annealfit.training.trainer import Stopping, Trainer, with_validation
 
+ROUNDS = 2  # with the same images, before there are twice as many
+
 
 class NetworkTrainer:
-    """Trains the head of a network `head_steps` times, then each trained layer once, the last layer first."""
+    """Trains the head of a network `head_steps` times, then each trained layer once, the last layer first.
+
+    With `first_images` the first rounds use a part of the images, which grows (see `FilterMethod`).
+    """
 
     def __init__(
         self,
@@ -34,8 +39,10 @@ class NetworkTrainer:
         seed: int,
         stopping: Stopping,
         validation: ConvNet | None = None,
+        first_images: int | None = None,
     ) -> None:
         self.net, self.sampler, self.stopping, self.validation = net, sampler, stopping, validation
+        self.first_images, self._part = first_images, net
         self._methods = {HEAD: (method, DampingPolicy())}
         self._methods |= {layer_name(layer): (filter_method, damping) for layer in net.trained}
         self._options: dict[str, Any] = {"bits": bits, "seed": seed, "stopping": stopping}
@@ -53,15 +60,26 @@ class NetworkTrainer:
         """Return the state before the first iteration; the trainer of a layer starts with its first step."""
         return NetworkState(0, {name: TrainingState(0, own) for name, own in weights.items()}, self._round[0])
 
+    def _net(self, state: NetworkState) -> ConvNet:
+        """Return the network on the images that the next iteration uses."""
+        if self.first_images is None:
+            return self.net
+        count = min(self.first_images << state.iteration // (ROUNDS * len(self._round)), len(self.net.images))
+        if len(self._part.images) != count:
+            self._part = self.net.part(count)
+        return self._part
+
     def point(self, state: NetworkState) -> NetworkHeadPoint:
-        """Return the network at the state's weights, evaluated once."""
-        known, filters, weights = self._at, self.net.filters_of(state.weights), self._head_state(state).weights
+        """Return the network at the state's weights, on the images in use, evaluated once."""
+        net, known, weights = self._net(state), self._at, self._head_state(state).weights
+        filters = net.filters_of(state.weights)
         if (
             known is None
+            or known.head.net is not net
             or known.weights is not weights
             or any(a is not b for a, b in zip(known.head.filters, filters, strict=True))
         ):
-            self._at = known = self.net.head(filters).at(weights)
+            self._at = known = net.head(filters).at(weights)
         return known
 
     def _head_state(self, state: NetworkState) -> TrainingState:
@@ -86,6 +104,8 @@ class NetworkTrainer:
             layers = {HEAD: replace(head, anchor=None), name: reached}
             self._head = layers[HEAD], replace(inner, anchor=None)
         numbers: HistoryRow = {"iteration": state.iteration + 1, "round": state.iteration // len(self._round) + 1}
+        if self.first_images is not None:
+            numbers["images"] = len(self._part.images)
         row = {**numbers, "layer": name, **row}
         if any(damping.first() is not None for _, damping in self._methods.values()):
             row.setdefault("damping", None)
@@ -116,7 +136,7 @@ class NetworkTrainer:
                 self._head_trainer = Trainer(at.head, self.sampler, method, damping=damping, point=at, **self._options)
             trainer = self._head_trainer
         else:
-            layer = self.net.layer(name, at, state.iteration)
+            layer = at.head.net.layer(name, at, state.iteration)
             point = LayerPoint(layer, at)
             trainer = Trainer(layer, self.sampler, method, damping=damping, point=point, **self._options)
         own = self._head_state(state) if name == HEAD else state.layers[name]

@@ -18,6 +18,7 @@ class HistoryRow(TypedDict, total=False):
     iteration: int  # from 1
     round: int  # of a network, from 1
     layer: str  # of a network: the layer that was trained, "conv1" … or "head"
+    images: int  # of a network that begins with a part of the images: those that were used
     loss: float  # regularised, on the training data, after the iteration
     cross_entropy: float  # the loss without the penalty
     accuracy: float  # weighted share of the training rows that are classified correctly

@@ -111,7 +111,8 @@ class Stopping:
         # Checked once in `patience` iterations: at every one, a long training would mostly scan its history.
         if len(history) <= patience or len(history) % patience:
             return False
-        losses = [row["loss"] for row in history if row["solved"]]
+        images = history[-1].get("images")  # of a network: losses of fewer images are not comparable
+        losses = [row["loss"] for row in history if row["solved"] and row.get("images") == images]
         return len(losses) > patience and min(losses[-patience:]) > min(losses[:-patience]) * (1 - PLATEAU)
 
 

@@ -26,7 +26,9 @@ from annealfit.problems.curvature import Curvature
 from annealfit.training.objectives.linear_head import HeadPoint, LinearHead, link_of
 
 HEAD = "head"
-_CURVATURE_ROWS = 3  # path below the seed of a training; 0 to 2 are initial weights, anneals and validation
+# Paths below the seed of a training; 0 to 2 are initial weights, anneals and validation.
+_CURVATURE_ROWS, _PARTS = 3, 4
+_ROWS_OF_PART = 4  # a part has at least so many times the images of a curvature
 _VALUES_AT_ONCE = 2**20  # of Jacobians, which then stay in a processor's cache
 _KEPT_BYTES = 2**28  # Jacobians of up to so many bytes are kept
 
@@ -81,6 +83,17 @@ class ConvNet:
         """Return the initial weights of all trained layers, with those of the head, ordered by filter."""
         return {**{layer_name(layer): self.filters[layer] for layer in self.trained}, HEAD: head}
 
+    def part(self, count: int) -> ConvNet:
+        """Return the loss on `count` images that have a weight, which are among those of larger parts; or on all."""
+        images, weights = self.images, self.images.weights
+        positions = np.arange(len(images)) if weights is None else np.flatnonzero(weights)
+        if count >= len(positions):
+            return self
+        chosen = np.random.default_rng(child_seed(self.seed, _PARTS)).permutation(positions)[:count]
+        rows = None if self.curvature_rows is None else min(self.curvature_rows, -(-count // _ROWS_OF_PART))
+        given = self.network, self.filters, self.trained, self.regularization
+        return ConvNet(images.part(np.sort(chosen)), *given, curvature_rows=rows, seed=self.seed)
+
     def head(self, filters: Sequence[Array]) -> NetworkHead:
         """Return the head on the features of these filters."""
         return NetworkHead(self, filters)
@@ -103,9 +116,9 @@ class ConvNet:
 class NetworkHead(LinearHead):
     """The head of a network with given filters; its loss includes the penalty of the trained filters."""
 
-    def __init__(self, net: ConvNet, filters: Sequence[Array]) -> None:
+    def __init__(self, net: ConvNet, filters: Sequence[Array], previous: NetworkRows | None = None) -> None:
         self.rows: NetworkRows
-        super().__init__(NetworkRows(net.images, net.network, filters), net.regularization)
+        super().__init__(NetworkRows(net.images, net.network, filters, previous), net.regularization)
         self.net, self.filters = net, tuple(filters)
         squares = (float((self.filters[layer][:, :-1] ** 2).sum()) for layer in net.trained)
         self._filter_penalty = 0.5 * self.regularization * sum(squares)
@@ -132,7 +145,7 @@ class ConvLayer:
     def __init__(self, net: ConvNet, layer: int, start: NetworkHeadPoint, positions: NDArray[np.intp]) -> None:
         """The other weights are those of `start`; the curvature is that of the images at `positions`."""
         self.net, self.layer, self.positions = net, layer, positions
-        self.head_weights, self._others = start.weights, start.head.filters
+        self.head_weights, self._start = start.weights, start.head
         shape = net.network.layers[layer]
         self.n_blocks, self.n_parameters = shape.filters, shape.n_parameters
         self.ridge = np.full(self.n_parameters, net.regularization)  # diagonal of Λ = λ·diag(1, …, 1, 0), (D,)
@@ -141,8 +154,9 @@ class ConvLayer:
 
     def at(self, weights: Array) -> LayerPoint:
         """Return the network with these filters (F, D) in the layer."""
-        filters = (*self._others[: self.layer], weights, *self._others[self.layer + 1 :])
-        return LayerPoint(self, self.net.head(filters).at(self.head_weights))
+        filters = list(self._start.filters)
+        filters[self.layer] = weights
+        return LayerPoint(self, NetworkHead(self.net, filters, self._start.rows).at(self.head_weights))
 
 
 class LayerPoint:
