@@ -2,22 +2,23 @@
 
     python tests/torture [--seed 42] [--only files,processes] [--share 1.0] [--results FILE] [--write]
 
-Each part runs in a process of its own. Attacks on files and data may take 1 GB more than that has when it starts. Parts
-that are run one by one are put together where they keep their rows in one file of results.
+Each campaign runs in a process of its own, two side by side. Attacks on files and data may take 1 GB more than that has
+when it starts. Results are kept part by part: started again, with the same sources, a run that was interrupted goes on
+where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import sys
-import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from campaigns import CAMPAIGNS, run_campaign
+from campaigns import CAMPAIGNS, identity, rows_of, run_campaign
 from outcomes import Tally
 
 PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
@@ -65,22 +66,26 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--share", type=float, default=1.0, help="of the attacks")
     parser.add_argument("--only", default=",".join(CAMPAIGNS), help="campaigns, with commas between them, or none")
+    parser.add_argument("--jobs", type=int, default=2, help="campaigns side by side")
     parser.add_argument("--write", action="store_true", help="write the table into docs/trust.md")
-    parser.add_argument("--results", type=Path, help="keep the rows in this file, and add to those that are there")
+    parser.add_argument("--results", type=Path, default=Path("build/torture.jsonl"), help="where results are kept")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        results = options.results or Path(scratch) / "results.jsonl"
-        crashed = []
-        context = multiprocessing.get_context("spawn")
-        for name in filter(None, options.only.split(",")):
-            process = context.Process(target=run_campaign, args=(name, options.seed, options.share, results))
-            process.start()
-            process.join()
-            if process.exitcode:
-                crashed.append(f"{name}: exit status {process.exitcode}")
-        rows = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    tallies = [Tally(**json.loads(row)) for row in rows]
-    tallies = list({tally.campaign: tally for tally in tallies}.values())  # the last of each name
+    results, run = options.results, identity(options.seed, options.share)
+    results.parent.mkdir(parents=True, exist_ok=True)
+    names, context = [name for name in options.only.split(",") if name], multiprocessing.get_context("spawn")
+
+    def attack(name: str) -> str | None:
+        process = context.Process(target=run_campaign, args=(name, run, results))
+        process.start()
+        process.join()
+        return f"{name}: exit status {process.exitcode}" if process.exitcode else None
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        crashed = [*filter(None, pool.map(attack, names))]
+    rows = [row for row in rows_of(results) if run.items() <= row.items()]
+    order = {name: place for place, name in enumerate(CAMPAIGNS)}
+    rows.sort(key=lambda row: (order[row["part"].split()[0]], int(row["part"].split()[1])))
+    tallies = [Tally(**{name: row[name] for name in (field.name for field in fields(Tally))}) for row in rows]
     text = table(tallies)
     print(text)
     if options.write:
@@ -90,7 +95,7 @@ def main() -> int:
         PAGE.write_text(f"{before}{BEGIN}\n{short_table(tallies)}\n\n{said}\n{END}{after}", encoding="utf-8")
     for line in crashed:
         print(line, file=sys.stderr)
-    return int(bool(crashed) or not all(tally.is_clean for tally in tallies))
+    return int(bool(crashed) or not tallies or not all(tally.is_clean for tally in tallies))
 
 
 if __name__ == "__main__":

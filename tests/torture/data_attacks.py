@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +37,8 @@ SCALERS = (StandardScaler, RowScaler, MinMaxScaler, MaxAbsScaler)
 INSTANCE = "digits-d18-k1-centred-first-c0"
 
 
-def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:
-    """Damaged files of the kinds that users bring: read, or refused with a sentence."""
+def attack_inputs(folder: Path, count: int, seed: int) -> Iterator[Callable[[], Tally]]:
+    """Damaged files of the kinds that users bring: read, or refused with a sentence. An attack for each kind."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng([seed, 20])
     pixels = generator.integers(0, 256, (12, 9, 3), dtype=np.uint8)
@@ -47,24 +49,19 @@ def attack_inputs(folder: Path, count: int, seed: int) -> list[Tally]:
     table = "instance,bits\n" + f"{INSTANCE},{bits}\n" * 3
     answers = json.dumps({INSTANCE: [bits] * 3}).encode()
     read_labelled = lambda path: read_table(path, "y", folder)  # noqa: E731
-    return [
-        _damage(folder / "table.parquet", _parquet(generator), read_labelled, _is_table, count, generator),
-        _damage(folder / "table.csv", _csv(generator), read_rows, _is_finite, count, generator),
-        _damage(folder / "data.zip", _zip(generator), _read_zip, bool, count, generator),
-        _damage(folder / "network.onnx", _network(generator), _read_network, bool, count, generator),
-        _damage(folder / "answers.json", answers, read_answers, bool, count, generator),
-        _damage(folder / "image.png", picture.getvalue(), read_image, _is_image, count, generator),
-        _damage(
-            folder / "own.npz",
-            archive.getvalue(),
-            read_own,
-            lambda parts: len(parts.class_names) >= 2,
-            count,
-            generator,
-        ),
-        _damage(folder / "answers.csv", table.encode(), read_answers, bool, count, generator),
-        _documents(folder / "solver.json", count, generator),
-    ]
+    kinds: tuple[tuple[str, bytes, Any, Any], ...] = (
+        ("table.parquet", _parquet(generator), read_labelled, _is_table),
+        ("table.csv", _csv(generator), read_rows, _is_finite),
+        ("data.zip", _zip(generator), _read_zip, bool),
+        ("network.onnx", _network(generator), _read_network, bool),
+        ("answers.json", answers, read_answers, bool),
+        ("image.png", picture.getvalue(), read_image, _is_image),
+        ("own.npz", archive.getvalue(), read_own, lambda parts: len(parts.class_names) >= 2),
+        ("answers.csv", table.encode(), read_answers, bool),
+    )
+    for number, (name, content, read, judge) in enumerate(kinds):
+        yield partial(_damage, folder / name, content, read, judge, count, np.random.default_rng([seed, 20, number]))
+    yield partial(_documents, folder / "solver.json", count, np.random.default_rng([seed, 20, len(kinds)]))
 
 
 def _parquet(generator: np.random.Generator) -> bytes:

@@ -9,12 +9,14 @@ import zipfile
 import zlib
 from pathlib import Path
 
+import campaigns
 import data_attacks
 import file_attacks
 import number_attacks
 import numpy as np
 import pytest
 import sampler_attacks
+from outcomes import Tally
 from PIL import Image
 from sklearn.datasets import load_iris
 
@@ -89,8 +91,8 @@ def test_hostile_texts(tmp_path):
 
 
 def test_damaged_things_that_users_bring(tmp_path):
-    for tally in data_attacks.attack_inputs(tmp_path, 30, 1):
-        check(tally)
+    for attack in data_attacks.attack_inputs(tmp_path, 30, 1):
+        check(attack())
     check(data_attacks.attack_columns(tmp_path, 10, 1))
 
 
@@ -287,3 +289,24 @@ def test_enormous_weights_of_a_checkpoint_end_in_a_sentence(targets):
                 file_attacks.attempt(tally, name, lambda target=target: target.read(scratch), target.use)  # noqa: B023
             check(tally)
             assert tally.clean > 0
+
+
+def test_a_campaign_that_was_interrupted_goes_on_where_it_was(tmp_path, monkeypatch):
+    """Parts with the same seed, share and sources are not run again; a line that was cut short is."""
+    results, done = tmp_path / "results.jsonl", []
+
+    def parts(folder, seed, share):
+        for name in ("one", "two"):
+            yield lambda name=name: done.append(name) or Tally(name, tried=1, right=1)
+
+    monkeypatch.setitem(campaigns.CAMPAIGNS, "some", parts)
+    run = campaigns.identity(1, 0.5)
+    campaigns.run_campaign("some", run, results)
+    campaigns.run_campaign("some", run, results)
+    assert done == ["one", "two"]
+    results.write_text(results.read_text()[:-9])
+    campaigns.run_campaign("some", run, results)
+    assert done == ["one", "two", "two"]
+    assert len(campaigns.rows_of(results)) == 2
+    campaigns.run_campaign("some", campaigns.identity(2, 0.5), results)
+    assert done[3:] == ["one", "two"]
