@@ -58,6 +58,7 @@ def numbers(folder: Path, seed: int, share: float) -> Parts:
     process_attacks.warm_up()
     yield partial(number_attacks.attack_bounds, seed, round(share * 2000))
     yield partial(number_attacks.attack_threads, seed, max(1, round(share * 30)))
+    yield partial(number_attacks.attack_side_by_side, seed, max(1, round(share * 30)))
     yield partial(number_attacks.attack_trainings, seed, share)
     yield partial(number_attacks.attack_units, seed, max(4, round(share * 400)))
     yield partial(number_attacks.attack_layers, seed, max(2, round(share * 400)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,29 @@ def attack_threads(seed: int, count: int) -> Tally:
             return np.array_equal(found[0].coef_, found[1].coef_)
 
         attempt(tally, f"training {number}: {rows} × {width}", train, same)
+    return tally
+
+
+def attack_side_by_side(seed: int, count: int) -> Tally:
+    """Trainings and layers of several kinds in threads of one process: what each gives alone, bit for bit."""
+    generator, tally = np.random.default_rng([seed, 16]), Tally("numbers: several trainings at once")
+    tables = [load(return_X_y=True) for load in (load_iris, load_wine, load_digits)]
+    samplers = (None, "native", "rounded", "levels:num_reads=3")
+    for number in range(count):
+
+        def train(place: int, number: int = number) -> Any:
+            own, (X, y) = np.random.default_rng([seed, number, place]), tables[place % 3]
+            if place % 4 == 3:
+                return quantize_layer(own.normal(size=(20, 5)), own.normal(size=(90, 20)), bits=2).weights
+            sampler = samplers[int(own.integers(4))]
+            model = AnnealedClassifier(max_iter=15, random_state=place, sampler=sampler)
+            return model.fit(StandardScaler().fit_transform(X), y).coef_
+
+        def both(train=train, workers=int(generator.integers(2, 9))) -> Any:  # type: ignore[no-untyped-def]
+            with ThreadPoolExecutor(workers) as pool:
+                return [*map(train, range(12))], [*pool.map(train, range(12))]
+
+        attempt(tally, f"round {number}", both, lambda found: all(map(np.array_equal, *found)))
     return tally
 
 

@@ -81,6 +81,7 @@ def test_bounds_and_trainings_at_the_edges(tmp_path):
     check(number_attacks.attack_trainings(1, 0.01))
     check(number_attacks.attack_units(1, 8))
     check(number_attacks.attack_layers(1, 8))
+    check(number_attacks.attack_side_by_side(1, 1))
     check(number_attacks.attack_proofs(1, 40))
     check(number_attacks.attack_exports(tmp_path, 1, 6))
     check(number_attacks.attack_arrays(1, 12))
