@@ -184,7 +184,9 @@ def attack_side_by_side(seed: int, count: int) -> Tally:
             model = AnnealedClassifier(max_iter=15, random_state=place, sampler=sampler)
             return model.fit(StandardScaler().fit_transform(X), y).coef_
 
-        def both(train=train, workers=int(generator.integers(2, 9))) -> Any:  # type: ignore[no-untyped-def]
+        workers = int(generator.integers(2, 9))
+
+        def both(train=train, workers=workers) -> Any:  # type: ignore[no-untyped-def]
             with ThreadPoolExecutor(workers) as pool:
                 return [*map(train, range(12))], [*pool.map(train, range(12))]
 
