@@ -27,7 +27,8 @@ CurvatureAt = Callable[[HeadPoint], Sequence[Any]]  # of matrices, Curvature or 
 
 # Chosen by measurement: docs/defaults.md.
 BLOCK = 64  # features that are coupled, where there are many
-ROWS_PER_PARAMETER, FEWEST_ROWS = 24, 2048  # of the sample that a local curvature is computed from
+# Of the sample that a local curvature is computed from.
+ROWS_PER_PARAMETER, FEWEST_ROWS, ROWS_FOR_BLOCKS = 24, 2048, 1024
 # A block's features are alone if the squared correlations of one with the others add up to less than this, on average.
 LEAST_COUPLING = 0.1
 
@@ -49,8 +50,8 @@ class Local:
         count = 1 if n_features <= MANY_FEATURES else -(-n_features // BLOCK)
         edges = [round(index * n_features / count) for index in range(count + 1)]
         self.blocks = [slice(first, last) for first, last in pairwise(edges)]
-        width = max(block.stop - block.start for block in self.blocks)
-        sampled = head.rows.sample(max(ROWS_PER_PARAMETER * width, FEWEST_ROWS))
+        rows = ROWS_FOR_BLOCKS if count > 1 else max(ROWS_PER_PARAMETER * n_features, FEWEST_ROWS)
+        sampled = head.rows.sample(rows)
         self.sample = head if sampled is head.rows else LinearHead(sampled, head.regularization)
         self.lacking = np.zeros(n_features) if sampled is head.rows else lacking_variance(head, self.sample)
         self._at_zero: tuple[Coordinates, list[bool], list[Array]] | None = None
