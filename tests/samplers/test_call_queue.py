@@ -200,7 +200,7 @@ def small(**options):
 
 def test_gauges_and_sizes_are_in_flight_together_and_the_answers_are_those_of_one_after_the_other():
     several = [random_problem(seed, 4, bits, 0.5) for seed, bits in enumerate((1, 2, 2, 3))]
-    behind = Behind(small(seed=3), seconds=0.3)
+    behind = Behind(small(seed=3), seconds=2.0)  # more than six submissions take
     apart = QPUSampler(behind, num_reads=20, spin_reversals=2).solve(several, range(4))
     assert behind.most == behind.device.calls == 6
     at_once = QPUSampler(small(seed=3), num_reads=20, spin_reversals=2).solve(several, range(4))

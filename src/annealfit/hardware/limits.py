@@ -128,9 +128,9 @@ class Device:
         return [reads // calls + (call < reads % calls) for call in range(calls)]
 
 
-def device_of_solver(properties: Mapping[str, Any], name: str = "solver") -> Device:
+def device_of_solver(properties: Mapping[str, Any], name: str = "solver", graph: networkx.Graph = None) -> Device:
     """Return the device that a solver's properties describe; Advantage's values are assumed for missing properties."""
-    chip = chip_of_solver(properties, name)
+    chip = chip_of_solver(properties, name) if graph is None else Chip(str(properties.get("chip_id", name)), graph)
     given = {key: value for key, value in properties.items() if value is not None}
     known = {**PUBLISHED, **given}
     try:

@@ -123,14 +123,14 @@ def readable_images(files: Sequence[Path], *, skip: bool = False) -> list[Path]:
             read_image(file)
         except (FileFormatError, OSError) as error:
             wrong[file] = error
-    first = next(iter(wrong.values()), None)
-    if first is None:
+    if not wrong:
         return list(files)
     found = f"{len(wrong)} of {len(files)} images cannot be read: {', '.join(map(str, wrong))}"
     if skip and len(wrong) < len(files):
         warnings.warn(f"{found}; they are left out", DataWarning, stacklevel=2)
         return [file for file in files if file not in wrong]
-    if len(wrong) == 1:
+    first, *others = wrong.values()
+    if not others:
         raise first
     raise CorruptFileError(
         f"{found} (the first: {first}); repair or remove them, or leave them out: --skip-unreadable, in Python "

@@ -230,10 +230,8 @@ class OnnxFeatures(TransformerMixin, BaseEstimator):
             images = (images.astype(np.float32, copy=False) - mean) / std
         if images.ndim == 4 and self.channels_first:
             images = images.transpose(0, 3, 1, 2)
-        fits = len(entry.shape) == images.ndim
-        if not fits or any(
-            isinstance(k, int) and k != n for k, n in zip(entry.shape[1:], images.shape[1:], strict=True)
-        ):
+        pairs = zip(entry.shape[1:], images.shape[1:], strict=False)
+        if len(entry.shape) != images.ndim or any(isinstance(k, int) and k != n for k, n in pairs):
             raise InvalidInputError(
                 f"the network takes {tuple(entry.shape)}, and X makes {('N', *images.shape[1:])}; set image_shape, "
                 "channels_first, or resize the images"
@@ -284,10 +282,8 @@ def _reduce(model: Any, name: str | None, path: StrPath, inputs: Mapping[str, An
     reduce_to(graph, [wanted])
     weights = {tensor.name for tensor in graph.initializer}  # may be listed among the inputs
     found = [value.name for value in graph.input if value.name not in weights]
-    if unknown := sorted(set(inputs).difference(found)):
-        raise InvalidInputError(f"inputs names {unknown}; {name or 'the output'} of {path} needs {found}")
-    if len(found) != len(inputs) + 1:
+    if len(set(found).difference(inputs)) != 1 or not set(inputs) <= set(found):
         raise InvalidInputError(
-            f"{path} has {len(found)} inputs ({', '.join(found) or 'none'}); X is one of them, and "
-            "inputs={name: value} gives the others"
+            f"{path} has {len(found)} inputs ({', '.join(found) or 'none'}); X is one of them, and inputs names "
+            f"{sorted(inputs)}: inputs={{name: value}} has to give the others"
         )

@@ -135,7 +135,7 @@ class QPUSampler(Sampler):
                 f"{', '.join(constructor_arguments(QPUSampler)[1:])}; "
                 f"the solver takes {', '.join(sorted(self.device.parameters))}"
             )
-        found = device_of_solver(self.device.properties)
+        found = device_of_solver(self.device.properties, graph=self.device.to_networkx_graph())
         if found.assumed:
             raise SamplerError(f"the solver publishes no {', '.join(found.assumed)}, so its calls cannot be planned")
         if "annealing_time" in self.parameters:
@@ -279,7 +279,7 @@ class QPUSampler(Sampler):
         embedding = require("dwave.embedding", extra=EXTRA, purpose="embedding problems on a QPU")
         model = program.model(signs)
         # A chain is flipped as a whole and stays ferromagnetic: only then may it use the extended range of couplings.
-        embedded = embedding.embed_bqm(model, program.embedding, self.chip.graph.adj, program.chain_strengths)
+        embedded = embedding.embed_bqm(model, program.embedding, self.device.adjacency, program.chain_strengths)
         usual = {name: value for name, value in _USUAL_PARAMETERS.items() if name in self.device.parameters}
         answer = self.device.sample(embedded, num_reads=reads, auto_scale=False, **{**usual, **self.parameters})
 
