@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from annealfit.models.onnx_export import to_onnx
     from annealfit.models.pipeline_files import load_model, save_model
+    from annealfit.models.skl2onnx_converters import register_skl2onnx
     from annealfit.problems.encoding import Encoding
     from annealfit.problems.problem import QuadraticProblem
     from annealfit.training.checkpoint import Checkpoint
@@ -48,6 +49,7 @@ __all__ = [
     "RandomConvFeatures",
     "load_dataset",
     "load_model",
+    "register_skl2onnx",
     "save_model",
     "to_onnx",
 ]
@@ -72,6 +74,7 @@ __getattr__, __dir__ = lazy_exports(
         "RandomConvFeatures": "data.features",
         "load_dataset": "data.datasets",
         "load_model": "models.pipeline_files",
+        "register_skl2onnx": "models.skl2onnx_converters",
         "save_model": "models.pipeline_files",
         "to_onnx": "models.onnx_export",
     },

@@ -2,20 +2,33 @@
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import annealfit
-from annealfit import QUBOSVC, AnnealedClassifier, AnnealedConvNet, QBoostClassifier, QUBORidge, QUBORidgeClassifier
+from annealfit import (
+    QUBOSVC,
+    AnnealedClassifier,
+    AnnealedConvNet,
+    AnnealedRBM,
+    BinaryMatrixFactorization,
+    BinarySparseCoding,
+    QBoostClassifier,
+    QUBORidge,
+    QUBORidgeClassifier,
+)
 from annealfit._support.errors import InvalidInputError
 from annealfit.data.datasets import ImagePreparation
 from annealfit.data.features import OnnxFeatures, RandomConvFeatures, RowScaler
 from annealfit.models.image_classifier import ImageClassifier
 from annealfit.quantization import quantize_network
+from annealfit.samplers import GreedyDescent
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -112,32 +125,81 @@ def test_an_image_classifier_answers_with_the_names_of_its_classes(tmp_path):
     assert found["label"].tolist() == [names[place] for place in model.predict_proba(images).argmax(axis=1)]
 
 
+SEED = {"random_state": 0}
+EVERY = [
+    AnnealedClassifier(**QUICK),
+    *(AnnealedConvNet(3, max_iter=14, **SEED), AnnealedConvNet((3, 4), (3, 2), (2, 1), max_iter=14, **SEED)),
+    *(QUBORidge(**SEED), QUBORidgeClassifier(**SEED), QUBOSVC(**SEED), QUBOSVC(kernel="linear", **SEED)),
+    *(
+        QBoostClassifier(n_estimators=15, estimator=tree, **SEED)
+        for tree in (None, DecisionTreeClassifier(max_depth=3))
+    ),
+    *(AnnealedRBM(12, bits, max_iter=2, **SEED) for bits in (1, 2)),
+    *(BinaryMatrixFactorization(10, bits, max_iter=2, **SEED) for bits in (1, 3)),
+    *(BinarySparseCoding(12, 2, max_iter=2, **SEED), BinarySparseCoding(12, patch_size=3, max_iter=2, **SEED)),
+    BinarySparseCoding(12, patch_size=4, stride=2, pool=2, max_iter=2, sampler=GreedyDescent(), **SEED),
+    *(RandomConvFeatures(4, **SEED), RandomConvFeatures((3, 4), (3, 2), (2, 1), standardize="pixels", **SEED)),
+    *(RowScaler(), StandardScaler(), MinMaxScaler(), MaxAbsScaler()),
+]
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 10])
+@pytest.mark.parametrize("model", EVERY, ids=lambda model: str(model).replace("random_state=0", ""))
+def test_every_model_and_extractor_is_within_a_millionth(model, n_classes, tmp_path):
+    """Fitted without labels too, where that is possible; a regression is told the labels as numbers."""
+    if not n_classes and not hasattr(model, "transform"):
+        pytest.skip("needs labels")
+    images = IMAGES if isinstance(model, AnnealedConvNet) else IMAGES.reshape(300, 64)
+    fitted = clone(model).fit(images, NUMBERS[:300] % n_classes if n_classes else None)
+    found, rows = exported(fitted, images, tmp_path / "model.onnx")
+    methods = {"probabilities": "predict_proba", "scores": "decision_function", "label": "predict"}
+    methods["variable"] = "predict" if isinstance(model, QUBORidge) else "transform"
+    assert ("label" in found) == hasattr(fitted, "classes_")
+    for name, values in found.items():
+        np.testing.assert_allclose(values, getattr(fitted, methods[name])(rows), rtol=0, atol=1e-6)
+
+
+def test_no_public_model_is_left_out():
+    public = [getattr(annealfit.models, name) for name in annealfit.models.__all__]
+    estimators = {kind for kind in public if isinstance(kind, type) and issubclass(kind, BaseEstimator)}
+    assert estimators <= {type(model) for model in EVERY}
+
+
+def test_a_regression_of_two_targets_and_a_boosting_from_a_file(tmp_path):
+    model = QUBORidge(random_state=0).fit(IRIS[:, :2], IRIS[:, 2:])
+    found, X = exported(model, IRIS[:, :2], tmp_path / "model.onnx")
+    np.testing.assert_allclose(found["variable"], model.predict(X), atol=1e-9)
+    QBoostClassifier(n_estimators=9, random_state=0).fit(IRIS, SPECIES).save(tmp_path / "model")
+    model = annealfit.load_model(tmp_path / "model")
+    found, X = exported(model, IRIS, tmp_path / "model.onnx")
+    np.testing.assert_allclose(found["scores"], model.decision_function(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     "model",
     [
-        QUBORidgeClassifier(random_state=0),
-        QUBOSVC(random_state=0),
-        QUBOSVC(kernel="linear", random_state=0),
-        QBoostClassifier(n_estimators=15, random_state=0),
-        QBoostClassifier(n_estimators=10, estimator=DecisionTreeClassifier(max_depth=3), random_state=0),
+        make_pipeline(PCA(10), AnnealedClassifier(**QUICK)),
+        make_pipeline(MaxAbsScaler(), QBoostClassifier(n_estimators=10, random_state=0)),
+        make_pipeline(Normalizer(), AnnealedRBM(8, max_iter=2, random_state=0)),
+        make_pipeline(BinarySparseCoding(8, patch_size=3, max_iter=2, random_state=0), LogisticRegression()),
+        make_pipeline(RandomConvFeatures(3, random_state=0), PCA(10), LogisticRegression()),
     ],
-    ids=str,
+    ids=lambda model: str([type(step).__name__ for _, step in model.steps]),
 )
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_family_has_scores(model, n_classes, tmp_path):
-    rows = n_classes > SPECIES
-    fitted = make_pipeline(MinMaxScaler(), model).fit(IRIS[rows], np.array(["x", "y", "z"])[SPECIES[rows]])
-    found, X = exported(fitted, IRIS[rows], tmp_path / "model.onnx")
-    assert list(found) == ["label", "scores"]
-    np.testing.assert_allclose(found["scores"], fitted.decision_function(X), atol=1e-6)
-    np.testing.assert_array_equal(found["label"], fitted.predict(X))
-
-
-@pytest.mark.parametrize("targets", [IRIS[:, 3], IRIS[:, 2:]], ids=["one", "two"])
-def test_a_regression(targets, tmp_path):
-    model = QUBORidge(random_state=0).fit(IRIS[:, :2], targets)
-    found, X = exported(model, IRIS[:, :2], tmp_path / "model.onnx")
-    np.testing.assert_allclose(found["variable"], model.predict(X), atol=1e-9)
+@pytest.mark.filterwarnings("ignore::UserWarning:skl2onnx")
+def test_pipelines_by_skl2onnx(model, dtype):
+    skl2onnx = pytest.importorskip("skl2onnx")
+    annealfit.register_skl2onnx()
+    rows, names = DIGITS[:300].astype(dtype), np.array(list("abcdefghij"))[NUMBERS[:300]]
+    fitted = clone(model).fit(rows, names)
+    options = {LogisticRegression: {"zipmap": False}} if isinstance(model[-1], LogisticRegression) else None
+    content = skl2onnx.to_onnx(fitted, rows[:1], options=options).SerializeToString()
+    session = runtime.InferenceSession(content)
+    label, values = session.run(None, {"X": rows})
+    np.testing.assert_array_equal(label, fitted.predict(rows))
+    ask = fitted.decision_function if session.get_outputs()[1].name == "scores" else fitted.predict_proba
+    np.testing.assert_allclose(values, ask(rows), rtol=0, atol=1e-5 if dtype == np.float32 else 1e-6)
 
 
 def test_what_cannot_be_written_is_refused_by_name(tmp_path):
@@ -151,6 +213,12 @@ def test_what_cannot_be_written_is_refused_by_name(tmp_path):
     model.classes_ = np.unique(times)
     with pytest.raises(InvalidInputError, match="labels of the type datetime64"):
         annealfit.to_onnx(model, path)
+    coding = BinarySparseCoding(4, max_iter=1, sampler="levels", random_state=0).fit(IRIS)
+    with pytest.raises(InvalidInputError, match="codes by 'levels' cannot be written as ONNX, only those of Greedy"):
+        annealfit.to_onnx(coding, path)
+    boosted = QBoostClassifier(n_estimators=2, estimator=LogisticRegression()).fit(IRIS, SPECIES)
+    with pytest.raises(InvalidInputError, match="LogisticRegression cannot be saved as a weak learner"):
+        annealfit.to_onnx(boosted, path)
     assert not path.exists()
 
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
-from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from annealfit._support.errors import InvalidInputError
@@ -24,8 +23,8 @@ from annealfit._support.files import StrPath, replacing
 from annealfit.data.convolution import with_channels
 from annealfit.data.features import OnnxFeatures, RandomConvFeatures, RowScaler
 from annealfit.data.features.onnx_files import onnx_module, open_session, with_opset
-from annealfit.models import AnnealedClassifier, AnnealedConvNet, QBoostClassifier, QUBORidge, QUBORidgeClassifier
-from annealfit.models.family.svm import QUBOSVC
+from annealfit.models import AnnealedClassifier, AnnealedConvNet
+from annealfit.models.family import onnx_graphs as family
 from annealfit.models.image_classifier import ImageClassifier
 
 _OPSET, _TREE_OPSET, _IR_VERSION = 13, 1, 8
@@ -36,13 +35,14 @@ _INPUT, _LABEL, _PROBABILITIES, _SCORES, _VALUES = "X", "label", "probabilities"
 def to_onnx(model: Any, path: StrPath) -> None:
     """Write a fitted model as an ONNX file, whose answers are those of `predict` and `predict_proba`.
 
-    Takes the classifiers of this package, `QUBORidge`, pipelines of them after scikit-learn's `StandardScaler`,
-    `MinMaxScaler` or `MaxAbsScaler`, `RowScaler`, `RandomConvFeatures` or `OnnxFeatures`, these features alone, and
-    an `ImageClassifier`. The input `X` is in single precision, in the shape of the rows or images of `fit`. Outputs are
-    named as by skl2onnx: `label` (N,) and `probabilities` (N, C); models without probabilities have `scores`, their
-    `decision_function`; regressions and features have `variable`. Probabilities agree with those of the same
-    rows within 1e-6, after convolutions 2e-6, unless logits are huge. Columns far from 0, as times in seconds, lose
-    digits in single precision; a warning names one where it matters. Needs the extra `onnx`.
+    Takes the estimators of this package, pipelines of them after scikit-learn's `StandardScaler`, `MinMaxScaler` or
+    `MaxAbsScaler`, `RowScaler`, `RandomConvFeatures` or `OnnxFeatures`, these features alone, and an `ImageClassifier`
+    (`register_skl2onnx` is for other steps). The input `X` is in single precision, in the shape of the rows or images
+    of `fit`, for `BinarySparseCoding` flat rows. Outputs are named as by skl2onnx: `label` (N,) and `probabilities`
+    (N, C); models without probabilities have `scores`, their `decision_function`; regressions and features have
+    `variable`. Codes are found by a loop that descends as `GreedyDescent` does. Probabilities agree with those of the
+    same rows within 1e-6, after convolutions 2e-6, unless logits are huge. Columns far from 0, as times in seconds,
+    lose digits in single precision; a warning names one where it matters. Needs the extra `onnx`.
 
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.pipeline import make_pipeline
@@ -56,27 +56,36 @@ def to_onnx(model: Any, path: StrPath) -> None:
     >>> bool((label == model.predict(X)).all()), probabilities.shape
     (True, (150, 3))
     """
+    content = graph_of(model).model().SerializeToString()
+    _warn_of_lost_digits(_steps_of(model)[0])
+    open_session(content)  # what onnxruntime refuses is not written
+    with replacing(path) as file:
+        file.write(content)
+
+
+def graph_of(model: Any, kind: Any = None, prefix: str = "") -> Graph:
+    """Return the graph of a fitted model or pipeline, of inputs of an element type; None is single precision.
+
+    All names in it begin with the prefix.
+    """
     steps = _steps_of(model)
     for step in steps:
         if type(step) not in _FEATURES | _MODELS:
             known = ", ".join(sorted(kind.__name__ for kind in _FEATURES | _MODELS))
             raise InvalidInputError(f"{type(step).__name__} cannot be written as ONNX; steps that can: {known}")
         check_is_fitted(step)
-    if not steps or any(type(step) in _MODELS for step in steps[:-1]):
+    if not steps or any(type(step) not in _FEATURES for step in steps[:-1]):
         raise InvalidInputError(f"{model!r} cannot be written as ONNX; pass a model, or features and then a model")
-    _warn_of_lost_digits(steps[0])
-    graph = _Graph(_input_shape(steps[0]))
-    value = _INPUT
-    for step in steps[: -1 if type(steps[-1]) in _MODELS else None]:
+    graph = Graph(_input_shape(steps[0]), kind, prefix)
+    value = graph.input
+    for step in steps[:-1]:
         value = _FEATURES[type(step)](graph, step, value)
-    if type(steps[-1]) in _MODELS:
-        _MODELS[type(steps[-1])](graph, steps[-1], value)
+    last = type(steps[-1])
+    if last in _MODELS and (last not in _FEATURES or hasattr(steps[-1], "classes_")):
+        _MODELS[last](graph, steps[-1], value)
     else:
-        graph.output(value, _VALUES)
-    content = graph.model().SerializeToString()
-    open_session(content)  # what onnxruntime refuses is not written
-    with replacing(path) as file:
-        file.write(content)
+        graph.output(_FEATURES[last](graph, steps[-1], value), _VALUES, None)
+    return graph
 
 
 def _warn_of_lost_digits(first: Any) -> None:
@@ -118,30 +127,33 @@ def _input_shape(step: Any) -> tuple[int, ...]:
     return tuple(getattr(features, "input_shape_", None) or (step.n_features_in_,))
 
 
-class _Graph:
+class Graph:
     """An ONNX graph in the making; values are known by name, and their element types are kept."""
 
-    def __init__(self, input_shape: Sequence[int]) -> None:
+    def __init__(self, input_shape: Sequence[int], kind: Any = None, prefix: str = "") -> None:
         self._helper, self._types = onnx_module("onnx.helper"), onnx_module().TensorProto
         self.float, self.double = self._types.FLOAT, self._types.DOUBLE
+        self.whole, self.flag = self._types.INT64, self._types.BOOL
         self._nodes: list[Any] = []
+        self._prefix, self.input = prefix, f"{prefix}{_INPUT}"
         self._constants: dict[str, Any] = {}
         self._networks: list[Any] = []
-        self._inputs = [self._helper.make_tensor_value_info(_INPUT, self.float, [None, *input_shape])]
+        self._type_of = {self.input: kind or self.float}
+        self._inputs = [self._helper.make_tensor_value_info(self.input, kind or self.float, [None, *input_shape])]
         self._outputs: list[Any] = []
-        self._type_of = {_INPUT: self.float}
 
     def add(self, operator: str, *inputs: Any, into: str | None = None, kind: Any = None, **attributes: Any) -> str:
         """Append an operator; arrays among the inputs become constants. The result has the type of the first input."""
         names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
-        made = into or f"{operator.lower()}_{len(self._nodes)}"
+        made = into or f"{self._prefix}{operator.lower()}_{len(self._nodes)}"
         self._nodes.append(self._helper.make_node(operator, names, [made], name=f"{made}_node", **attributes))
         self._type_of[made] = self._type_of[names[0]] if kind is None else kind
         return made
 
     def constant(self, values: Any) -> str:
-        array = np.ascontiguousarray(values)
-        name = f"constant_{len(self._constants)}"
+        """Return the name of an array as a value."""
+        array = np.asarray(values, order="C")
+        name = f"{self._prefix}constant_{len(self._constants)}"
         self._constants[name] = onnx_module().numpy_helper.from_array(array, name)
         self._type_of[name] = self._constants[name].data_type
         return name
@@ -151,11 +163,12 @@ class _Graph:
         return value if self._type_of[value] == kind else self.add("Cast", value, kind=kind, to=kind)
 
     def reshape(self, value: str, *shape: int) -> str:
+        """Give a value the shape (N, …)."""
         return self.add("Reshape", value, np.array([-1, *shape]))
 
-    def output(self, value: str, name: str, *sizes: int) -> None:
-        """Make a value an output; sizes are those after the rows, unknown ones left out."""
-        self.add("Identity", value, into=name)
+    def output(self, value: str, name: str, *sizes: int | None) -> None:
+        """Make a value an output; sizes are those after the rows, None where unknown."""
+        name = self.add("Identity", value, into=f"{self._prefix}{name}")
         shape = [None, *sizes]
         self._outputs.append(self._helper.make_tensor_value_info(name, self._type_of[name], shape))
 
@@ -166,21 +179,61 @@ class _Graph:
         """
         if len(classes) == 2:
             scores = self.add("Concat", self.add("Sub", scores, scores), scores, axis=1)
-        place = self.add("ArgMax", scores, kind=self._types.INT64, axis=1, keepdims=0)
+        place = self.add("ArgMax", scores, kind=self.whole, axis=1, keepdims=0)
         self.output(self.add("Gather", self.constant(_storable(classes)), place), _LABEL)
         return scores
+
+    def linear(self, value: str, coef: NDArray[Any], intercept: NDArray[Any]) -> str:
+        """`x @ coef.T + intercept`, (N, outputs), in double precision."""
+        return self.add("Gemm", self.cast(value, self.double), np.atleast_2d(coef).T, np.atleast_1d(intercept))
+
+    def probabilities(self, scores: str, classes: NDArray[Any]) -> None:
+        """Output label and probabilities: the softmax of scores, as `labels` takes them."""
+        self.output(self.add("Softmax", self.labels(scores, classes), axis=1), _PROBABILITIES, len(classes))
+
+    def scores(self, scores: str, classes: NDArray[Any]) -> None:
+        """Output label and scores as a `decision_function` returns them."""
+        self.labels(scores, classes)
+        sizes = () if len(classes) == 2 else (len(classes),)
+        self.output(self.reshape(scores, *sizes), _SCORES, *sizes)
+
+    def loop(self, step: Callable[..., tuple[str, ...]], most: int, *states: str) -> str:
+        """Repeat a step on matrices until its first result is false, at most so often; returns the first matrix.
+
+        `step` takes a graph and the matrices, and returns whether to go on, and the next matrices.
+        """
+        inner, name = copy.copy(self), f"{self._prefix}loop_{len(self._nodes)}"
+        inner._nodes, inner._prefix = [], f"{name}_"
+        kinds, info = [self._type_of[state] for state in states], self._helper.make_tensor_value_info
+        given = [f"{name}_given_{number}" for number in range(len(states))]
+        self._type_of |= dict(zip(given, kinds, strict=True))
+        going, *found = step(inner, *given)
+        matrices = [
+            [info(each, kind, [None, None]) for each, kind in zip(names, kinds, strict=True)]
+            for names in (given, found)
+        ]
+        counters = [info(f"{name}_count", self.whole, []), info(f"{name}_going", self.flag, [])]
+        body = self._helper.make_graph(
+            inner._nodes, name, counters + matrices[0], [info(going, self.flag, []), *matrices[1]]
+        )
+        limits = self.constant(np.int64(most)), self.constant(np.bool_(True))
+        made = [name, *(f"{name}_{number}" for number in range(1, len(states)))]
+        self._nodes.append(self._helper.make_node("Loop", [*limits, *states], made, name=f"{name}_node", body=body))
+        self._type_of[name] = kinds[0]
+        return name
 
     def network(self, network: Any, value: str, feeds: str, output: str, kind: Any) -> str:
         """Append a whole network that reads a value as its input `feeds`; returns its output."""
         if self._networks:
             raise InvalidInputError("two ONNX networks cannot be written as one file; join them before")
-        network = onnx_module("onnx.compose").add_prefix(with_opset(network, _OPSET), "network_")
+        prefix = f"{self._prefix}network_"
+        network = onnx_module("onnx.compose").add_prefix(with_opset(network, _OPSET), prefix)
         self._networks.append(network)
-        self.add("Identity", value, into=f"network_{feeds}")
+        self.add("Identity", value, into=f"{prefix}{feeds}")
         self._nodes += network.graph.node
         self._constants |= {tensor.name: tensor for tensor in network.graph.initializer}
-        self._type_of[f"network_{output}"] = kind
-        return f"network_{output}"
+        self._type_of[f"{prefix}{output}"] = kind
+        return f"{prefix}{output}"
 
     def model(self) -> Any:
         """Return the finished model, checked."""
@@ -202,7 +255,7 @@ class _Graph:
         return model
 
 
-def _scaled(graph: _Graph, step: Any, value: str) -> str:
+def _scaled(graph: Graph, step: Any, value: str) -> str:
     """`(x − mean) / scale`, or a part of it."""
     value = graph.cast(value, graph.double)
     if hasattr(step, "mean_") and getattr(step, "with_mean", True):
@@ -210,13 +263,13 @@ def _scaled(graph: _Graph, step: Any, value: str) -> str:
     return graph.add("Div", value, step.scale_) if getattr(step, "with_std", True) else value
 
 
-def _min_max(graph: _Graph, step: MinMaxScaler, value: str) -> str:
+def _min_max(graph: Graph, step: MinMaxScaler, value: str) -> str:
     value = graph.add("Mul", graph.cast(value, graph.double), step.scale_)
     value = graph.add("Add", value, step.min_)
     return graph.add("Clip", value, *map(np.float64, step.feature_range)) if step.clip else value
 
 
-def _convolutions(graph: _Graph, features: RandomConvFeatures, value: str) -> str:
+def _convolutions(graph: Graph, features: RandomConvFeatures, value: str) -> str:
     shape = features.image_shape_
     if features.pixel_scaler_ is not None:
         value = _scaled(graph, features.pixel_scaler_, graph.reshape(value, math.prod(shape)))
@@ -229,7 +282,7 @@ def _convolutions(graph: _Graph, features: RandomConvFeatures, value: str) -> st
     return value if features.feature_scaler_ is None else _scaled(graph, features.feature_scaler_, value)
 
 
-def _network(graph: _Graph, features: OnnxFeatures, value: str) -> str:
+def _network(graph: Graph, features: OnnxFeatures, value: str) -> str:
     """Append the network, and what `OnnxFeatures` does to images before it."""
     network = onnx_module().load_model_from_string(features.model_)
     constants = {tensor.name for tensor in network.graph.initializer}
@@ -255,82 +308,10 @@ def _network(graph: _Graph, features: OnnxFeatures, value: str) -> str:
     return graph.reshape(value, features.n_features_out_)
 
 
-def _linear(graph: _Graph, model: Any, value: str) -> str:
-    """`x @ coef.T + intercept`, (N, outputs)."""
-    coef = np.atleast_2d(model.coef_).T
-    return graph.add("Gemm", graph.cast(value, graph.double), coef, np.atleast_1d(model.intercept_))
-
-
-def _classifier(graph: _Graph, model: AnnealedClassifier | AnnealedConvNet, value: str) -> None:
+def _classifier(graph: Graph, model: AnnealedClassifier | AnnealedConvNet, value: str) -> None:
     if isinstance(model, AnnealedConvNet):
         value = _convolutions(graph, model.features_, value)
-    logits = graph.labels(_linear(graph, model, value), model.classes_)
-    graph.output(graph.add("Softmax", logits, axis=1), _PROBABILITIES, len(model.classes_))
-
-
-def _scored(graph: _Graph, model: Any, scores: str) -> None:
-    graph.labels(scores, model.classes_)
-    n_classes = len(model.classes_)
-    flat = () if n_classes == 2 else (n_classes,)
-    graph.output(graph.reshape(scores, *flat), _SCORES, *flat)
-
-
-def _ridge(graph: _Graph, model: QUBORidge, value: str) -> None:
-    sizes = np.shape(model.intercept_)
-    graph.output(graph.reshape(_linear(graph, model, value), *sizes), _VALUES, *sizes)
-
-
-def _support_vectors(graph: _Graph, model: QUBOSVC, value: str) -> None:
-    """`Σ_s a_s K(x, x_s) + b`; squared distances are `‖x‖² − 2x·x_s + ‖x_s‖²`, as in scikit-learn."""
-    value, vectors = graph.cast(value, graph.double), model.support_vectors_
-    kernel = graph.add("MatMul", value, vectors.T)
-    if model.kernel == "rbf":
-        squares = graph.add("MatMul", graph.add("Mul", value, value), np.ones((vectors.shape[1], 1)))
-        distances = graph.add("Sub", squares, graph.add("Mul", kernel, np.float64(2.0)))
-        distances = graph.add("Add", distances, np.vecdot(vectors, vectors))
-        distances = graph.add("Max", distances, np.float64(0.0))
-        kernel = graph.add("Exp", graph.add("Mul", distances, np.float64(-model.gamma_)))
-    _scored(graph, model, graph.add("Gemm", kernel, model.dual_coef_.T, model.intercept_))
-
-
-def _boosted(graph: _Graph, model: QBoostClassifier, value: str) -> None:
-    for learner in model.estimators_:
-        if type(learner) is not DecisionTreeClassifier:
-            kind = type(learner).__name__
-            raise InvalidInputError(f"QBoostClassifier of {kind} cannot be written as ONNX, only of decision trees")
-    attributes = _tree_attributes(model.estimators_)
-    votes = graph.add("TreeEnsembleRegressor", graph.cast(value, graph.float), domain="ai.onnx.ml", **attributes)
-    votes = graph.cast(votes, graph.double)
-    _scored(graph, model, graph.add("Gemm", votes, model.weights_.T, model.intercept_))
-
-
-def _tree_attributes(learners: Sequence[DecisionTreeClassifier]) -> dict[str, Any]:
-    """Attributes of a `TreeEnsembleRegressor` whose target t is the prediction of tree t."""
-    trees: list[dict[str, Any]] = []
-    for number, learner in enumerate(learners):
-        tree = learner.tree_
-        leaves = np.flatnonzero(tree.children_left < 0)
-        predicted = learner.classes_[tree.value[leaves, 0].argmax(axis=1)]
-        # Rows are compared in single precision: rounded down, a threshold parts them as before.
-        thresholds = tree.threshold.astype(np.float32)
-        thresholds = np.where(thresholds > tree.threshold, np.nextafter(thresholds, np.float32(-np.inf)), thresholds)
-        trees.append(
-            {
-                "nodes_treeids": [number] * tree.node_count,
-                "nodes_nodeids": range(tree.node_count),
-                "nodes_featureids": np.maximum(tree.feature, 0).tolist(),
-                "nodes_modes": ["LEAF" if left < 0 else "BRANCH_LEQ" for left in tree.children_left],
-                "nodes_values": thresholds.tolist(),
-                "nodes_truenodeids": np.maximum(tree.children_left, 0).tolist(),
-                "nodes_falsenodeids": np.maximum(tree.children_right, 0).tolist(),
-                "target_treeids": [number] * len(leaves),
-                "target_nodeids": leaves.tolist(),
-                "target_ids": [number] * len(leaves),
-                "target_weights": predicted.astype(float).tolist(),
-            }
-        )
-    columns = {name: [value for tree in trees for value in tree[name]] for name in trees[0]}
-    return {**columns, "n_targets": len(learners), "aggregate_function": "SUM", "post_transform": "NONE"}
+    graph.probabilities(graph.linear(value, model.coef_, model.intercept_), model.classes_)
 
 
 def _storable(classes: NDArray[Any]) -> NDArray[Any]:
@@ -344,19 +325,18 @@ def _storable(classes: NDArray[Any]) -> NDArray[Any]:
     raise InvalidInputError(f"labels of the type {classes.dtype} cannot be stored in ONNX; use text or whole numbers")
 
 
-_FEATURES: dict[type, Callable[[_Graph, Any, str], str]] = {
+_FEATURES: dict[type, Callable[[Graph, Any, str], str]] = {
     StandardScaler: _scaled,
     MaxAbsScaler: _scaled,
     RowScaler: _scaled,
     MinMaxScaler: _min_max,
     RandomConvFeatures: _convolutions,
     OnnxFeatures: _network,
+    **family.FEATURES,
 }
-_MODELS: dict[type, Callable[[_Graph, Any, str], None]] = {
+_MODELS: dict[type, Callable[[Graph, Any, str], None]] = {
     AnnealedClassifier: _classifier,
     AnnealedConvNet: _classifier,
-    QBoostClassifier: _boosted,
-    QUBORidge: _ridge,
-    QUBORidgeClassifier: lambda graph, model, value: _scored(graph, model, _linear(graph, model, value)),
-    QUBOSVC: _support_vectors,
+    **family.MODELS,
 }
+OWN_STEPS = [kind for kind in _FEATURES | _MODELS if kind.__module__.startswith("annealfit.")]

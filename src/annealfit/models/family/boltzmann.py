@@ -59,7 +59,7 @@ class Machine:
 
 def log_sums(fields: Array, levels: Levels) -> Array:
     """Return `log Σ_ℓ exp(ℓ·field)` over the levels of units in these fields."""
-    return sum(-log_expit(-weight * fields) for weight in _weights(levels))
+    return sum(-log_expit(-weight * fields) for weight in bit_weights(levels))
 
 
 def means(fields: Array, levels: Levels) -> Array:
@@ -68,15 +68,15 @@ def means(fields: Array, levels: Levels) -> Array:
     >>> means(np.array([0.0]), Levels(0.0, 1.0, bits=2))
     array([0.5])
     """
-    return sum(weight * expit(weight * fields) for weight in _weights(levels))
+    return sum(weight * expit(weight * fields) for weight in bit_weights(levels))
 
 
 def draw(fields: Array, levels: Levels, generator: np.random.Generator) -> Array:
     """Return a level for each unit in these fields, drawn."""
-    return sum(weight * (generator.random(fields.shape) < expit(weight * fields)) for weight in _weights(levels))
+    return sum(weight * (generator.random(fields.shape) < expit(weight * fields)) for weight in bit_weights(levels))
 
 
-def _weights(levels: Levels) -> Array:
+def bit_weights(levels: Levels) -> Array:
     """Return the weights of the bits, which add up to 1."""
     return np.exp2(np.arange(levels.bits)) / (2.0**levels.bits - 1)
 

@@ -114,11 +114,7 @@ class BinarySparseCoding(CodingTransformer):
             for first in range(0, len(patches), images):
                 part = slice(first, first + images)
                 codes = self._codes(self._flat(patches[part]), self.components_, self.penalty_, solver)
-                codes = codes.reshape(*patches[part].shape[:3], -1)
-                if self.pool is not None:
-                    for axis in (1, 2):
-                        starts = np.arange(self.pool) * codes.shape[axis] // self.pool
-                        codes = np.add.reduceat(codes, starts, axis=axis)
+                codes = self._pooled(codes.reshape(*patches[part].shape[:3], -1))
                 found[part] = codes.reshape(len(codes), -1)
         return found
 
@@ -161,6 +157,14 @@ class BinarySparseCoding(CodingTransformer):
         if count > self.max_samples:
             places = np.sort(generator.choice(count, int(self.max_samples), replace=False))
         return self._flat(patches[np.unravel_index(places, patches.shape[:3])])
+
+    def _pooled(self, codes: Array) -> Array:
+        """Return the sums of codes (N, rows of patches, columns of them, M) in the cells of the grid."""
+        if self.pool is not None:
+            for axis in (1, 2):
+                starts = np.arange(self.pool) * codes.shape[axis] // self.pool
+                codes = np.add.reduceat(codes, starts, axis=axis)
+        return codes
 
     def _flat(self, patches: Array) -> Array:
         """Return patches (…, height, width) as rows in double precision, those of images without their means."""
