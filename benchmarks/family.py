@@ -109,8 +109,9 @@ def boosting():
             ours = QBoostClassifier(random_state=seed).fit(parts[0], parts[2])
             theirs = AdaBoostClassifier(n_estimators=100, random_state=seed).fit(parts[0], parts[2])
             found.append([100 * m.score(parts[1], parts[3]) for m in (ours, theirs)] + [len(ours.estimators_)])
-        mean = np.mean(found, axis=0)
-        rows.append([name, f"{mean[0]:.2f}", f"{mean[1]:.2f}", f"{mean[0] - mean[1]:+.2f}", f"{mean[2]:.0f} of 100"])
+        mean, differences = np.mean(found, axis=0), np.subtract(*np.transpose(found)[:2])
+        difference = f"{differences.mean():+.2f} ± {differences.std(ddof=1) / len(found) ** 0.5:.2f}"
+        rows.append([name, f"{mean[0]:.2f}", f"{mean[1]:.2f}", difference, f"{mean[2]:.0f} of 100"])
     print_table("Boosting, ten splits", ["data", "QBoost %", "AdaBoost %", "difference", "learners"], rows)
 
 
