@@ -1,8 +1,9 @@
 """Milliseconds per iteration of several versions: `python -m benchmarks.speed_history [--turns N] [--page]`.
 
 All versions, taken from the repository's history, train by turns with one BLAS thread; a figure is the least of all
-turns. The results are stored in benchmarks/speed_history.json, one entry per run; docs/speed.md and its picture are made
-from this file alone, by `--page` without a measurement. Figures of different runs are not mixed: the page has the last.
+turns. The results are stored in benchmarks/speed_history.json, one entry per run; docs/speed.md and its picture are
+made from this file alone, by `--page` without a measurement. Figures of different runs are not mixed: the page has the
+last. A page that is new has to be listed in docs/index.md.
 """
 
 import argparse
@@ -96,6 +97,8 @@ def main() -> None:
     if not given.page:
         runs.append(measured(given.turns))
         STORED.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    if not runs:
+        raise SystemExit(f"{STORED} has no results; run without --page first")
     last = runs[-1]
     draw(last["milliseconds"])
     (DOCS / "speed.md").write_text(PAGE.format(table=table(last["milliseconds"]), **last), encoding="utf-8")
