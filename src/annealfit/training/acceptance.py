@@ -18,9 +18,8 @@ Multiple = float | Array  # one for all blocks, or one per block (B,)
 
 LARGEST_MULTIPLE = 16.0  # a longer step comes from a direction with almost no curvature; the next iteration can go on
 HALVINGS = 4
-_FLAT = (
-    1e-9  # eigenvalues below this share of the largest, in units in which each direction has curvature 1, are dropped
-)
+# Eigenvalues below this share of the largest, in units in which each direction has curvature 1, are dropped.
+_FLAT = 1e-9
 _INVISIBLE = 2.0**-50  # of the loss: a smaller decrease is lost to rounding
 _FIRM = 1e-5  # squared pivots of a unit-diagonal matrix: where none is smaller, no direction is nearly flat
 
