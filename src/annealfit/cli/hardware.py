@@ -83,18 +83,10 @@ def hardware(
 
     every_bits = options.parse_numbers(bits or ("1-20" if layer is None else "1-3"), "--bits")
     settings: dict[str, Any] = {"reads": reads, "iterations": iterations, "annealing_microseconds": annealing_time}
-    one, examples = "class", study.class_examples(options.parse_coordinates(coordinates), seed)
+    shown = options.parse_coordinates(coordinates)
+    one, examples, sizes, counts = _problems(features, classes, filters, kernel, channels, layer, shown, seed)
     if layer is not None:
-        one, examples = "row", {"layer": partial(study.row_example, seed=seed)}
         settings |= {"iterations": 1, "bias": 0}
-        inputs, outputs = study.parse_layer(layer)
-        sizes, counts = [inputs], [outputs]
-    elif filters is not None:
-        one = "filter"
-        size, examples = study.filter_examples(kernel, channels, seed)
-        sizes, counts = [size], [filters]
-    else:
-        sizes, counts = options.parse_numbers(features, "--features"), options.parse_numbers(classes, "--classes")
     workloads = [Workload(*numbers, **settings) for numbers in product(sizes, counts, every_bits)]
     if plot is not None:
         drawing.check_drawable(plot, sizes)
@@ -128,6 +120,29 @@ def hardware(
         assumed = ", ".join(device.assumed)
         say(f"{device.chip.name} does not say its {assumed}: Advantage's published values stand for them.")
     say(f"Figure: {plot}" if plot else "Add --plot FILE.png for a figure, --json for every number.")
+
+
+def _problems(
+    features: str,
+    classes: str,
+    filters: int | None,
+    kernel: int,
+    channels: int,
+    layer: str | None,
+    coordinates: tuple[str, ...],
+    seed: int,
+) -> tuple[str, Any, list[int], list[int]]:
+    """What has a problem of its own, examples of the coefficients, and the numbers of parameters and of problems."""
+    from annealfit.studies import hardware_study as study
+
+    if layer is not None:
+        inputs, outputs = study.parse_layer(layer)
+        return "row", {"layer": partial(study.row_example, seed=seed)}, [inputs], [outputs]
+    if filters is not None:
+        size, examples = study.filter_examples(kernel, channels, seed)
+        return "filter", examples, [size], [filters]
+    sizes, counts = options.parse_numbers(features, "--features"), options.parse_numbers(classes, "--classes")
+    return "class", study.class_examples(coordinates, seed), sizes, counts
 
 
 def _devices(topologies: list[str] | None, defects: float, solver: Path | None, seed: int) -> list[Device]:

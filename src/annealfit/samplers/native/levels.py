@@ -7,7 +7,7 @@ The engine runs chains from any start, with a spacing of levels for every parame
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -84,6 +84,7 @@ class LevelChains:
             self.partners = np.empty((size, 0), dtype=np.intp)
         self._fields = self._current_fields()
         self._counters = np.zeros(lanes, dtype=np.uint64)  # draws so far
+        self._blocks = [slice(first, first + LANES_PER_BLOCK) for first in range(0, lanes, LANES_PER_BLOCK)]
         # The energy of every block of the curvature, counted from the start; the best states, if they are kept.
         self._energies = np.zeros((lanes, len(self.curvature.blocks)))
         self._lowest, self._best = np.empty((0, 0)), np.empty((0, 0), dtype=np.int64)
@@ -105,7 +106,7 @@ class LevelChains:
             own = np.ascontiguousarray(betas[:, lanes]), *self._state(lanes), self.seeds[lanes], self._counters[lanes]
             return kernel(*self._problem(lanes), *own, flag, self._lowest[lanes], self._best[lanes])
 
-        return min(self._in_threads(anneal, flag))
+        return min(in_threads(anneal, self._blocks, self.num_threads, flag))
 
     def polish(self, stop: NDArray[np.uint8] | None = None, *, with_chains: bool | None = None) -> None:
         """Descend until no move of a parameter or of a pair of partners lowers the energy, or `stop` is set.
@@ -114,12 +115,11 @@ class LevelChains:
         """
         kernel, flag = _kernels().polish_levels, new_flag() if stop is None else stop
         chains = self.curvature.size <= MOST_PARAMETERS_FOR_CHAINS if with_chains is None else with_chains
-        self._in_threads(lambda lanes: kernel(*self._problem(lanes), *self._state(lanes), flag, chains), flag)
 
-    def _in_threads(self, function: Callable[[slice], Any], flag: NDArray[np.uint8]) -> list[Any]:
-        lanes = len(self.levels)
-        blocks = [slice(first, first + LANES_PER_BLOCK) for first in range(0, lanes, LANES_PER_BLOCK)]
-        return in_threads(function, blocks, self.num_threads, flag)
+        def polish(lanes: slice) -> None:
+            kernel(*self._problem(lanes), *self._state(lanes), flag, chains)
+
+        in_threads(polish, self._blocks, self.num_threads, flag)
 
     def keep_best(self) -> None:
         """Keep the best state of every lane at the ends of sweeps from now on."""
