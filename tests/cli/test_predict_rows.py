@@ -72,12 +72,14 @@ def test_rows_as_json(trained, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"1,2,3,4\n1,x,3,4\n", "line 2: 'x' is no number"),
-        (b"1,2.x,3,4\n1,2,3,4\n", "line 1: '2.x' is no number"),
-        (b"1,2,3,4\n1,2,3_0,4\n", "line 2: '3_0' is no number"),
-        (b"1,2,3,4\n1,2,3\n", "line 2 has 3 numbers, the first 4"),
+        (b"1,2,3,4\n1,x,3,4\n", "line 2: 'x' is no finite number"),
+        (b"1,2.x,3,4\n1,2,3,4\n", "line 1: '2.x' is no finite number"),
+        (b"1,2,3,4\n1,2,3_0,4\n", "line 2: '3_0' is no finite number"),
+        (b"1,2,3,4\n1,2,3\n", "line 2 has 3 numbers, the first line 4"),
         (b"1,2,3\n", "3 features"),
-        (b"1,2,nan,4\n", "NaN"),
+        (b"1,2,nan,4\n", "line 1: 'nan' is no finite number"),
+        (b"1,2,1e400,4\n", "line 1: '1e400' is no finite number"),
+        (b"a,b,c,d,e\n1,2,3,4\n", "line 2 has 4 numbers, the first line 5"),
         (b"a,b\n", "no rows of numbers"),
     ],
 )

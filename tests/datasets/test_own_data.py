@@ -362,6 +362,17 @@ def test_a_damaged_parquet_file_is_named_also_in_a_folder(tmp_path):
                 read_table(path, "y", tmp_path)
 
 
+def test_a_parquet_file_with_names_that_are_no_text_is_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"feature": pyarrow.array([1.0, 2.0]), "y": pyarrow.array([0, 1])}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet", store_schema=False)
+    content = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(content.replace(b"feature", b"\xbaeature"))
+    with pytest.raises(CorruptFileError, match="is not Parquet, or damaged"):
+        read_table(tmp_path / "t.parquet", "y", tmp_path)
+
+
 def test_parquet_columns_of_the_same_name_are_refused(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -252,6 +252,31 @@ def test_a_bqm_file_that_couples_variables_that_are_not_there_is_refused(tmp_pat
             exported.read(tmp_path / "file")
 
 
+def test_a_bqm_file_whose_couplings_are_nowhere_is_refused(tmp_path):
+    content = bytearray(dimod.BinaryQuadraticModel({}, {(0, 1): 0.25}, 0.0, "BINARY").to_file().read())
+    place = 14 + int.from_bytes(content[10:14], "little") + 8  # behind the header and the offset
+    for other in (-(2**28), 1, 5):
+        content[place : place + 4] = np.int32(other).tobytes()
+        (tmp_path / "file").write_bytes(content)
+        with pytest.raises(FileFormatError, match="not in order"):
+            exported.read(tmp_path / "file")
+
+
+@pytest.mark.parametrize("word", ["coo", "qs"])
+def test_a_text_whose_digest_was_overwritten_is_refused(tmp_path, word):
+    problem = random_problem(seed=1, n_parameters=2, bits=2)
+    path = export.write(problem, tmp_path / f"problem.{word}", format=word)
+    content = path.read_bytes()
+    place = content.index(b"digest=")
+    for damaged in (
+        content[:place] + b'x sha256\\": \\"' + content[place + 7 :],  # as in another file of ours
+        content[: place - 5] + bytes(12) + content[place + 7 :],
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(FileFormatError, match=r"does not match its digest|control characters"):
+            exported.read(path)
+
+
 def test_texts_of_0_2_0_are_read(tmp_path):
     digest = "0" * 64  # of the lines; it is no longer looked at
     lines = ["# annealfit vartype=BINARY", "# offset=0.5", f"# annealfit sha256={digest}", "0 0 1.5", "0 1 0.5"]

@@ -17,6 +17,8 @@ Dense = tuple[NDArray[np.float64], float]  # Q, symmetric with linear terms on i
 
 _UNREADABLE = (KeyError, ValueError, TypeError, IndexError, EOFError, OverflowError, RecursionError)
 _DIGEST = re.compile(rb'digest(?:=|": ")([0-9a-f]{64})')
+_EARLIER = re.compile(rb'annealfit[ _]sha256(?:=|": ")[0-9a-f]{64}')  # of 0.2.0, no longer looked at
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _BQM_MAGIC = b"DIMODBQM"
 
 
@@ -48,7 +50,7 @@ def read(path: str | os.PathLike[str]) -> Dense:
         if not (np.isfinite(terms.upper).all() and np.isfinite(terms.offset)):
             raise ValueError("it holds NaN or infinity")
         is_ours = any(mark in content for mark in (b"annealfit", b"digest", b"\nc offset="))
-        if digest not in (None, terms.digest) or (digest is None and is_ours and b"sha256" not in content):  # of 0.2.0
+        if digest not in (None, terms.digest) or (digest is None and is_ours and not _EARLIER.search(content)):
             raise ValueError("it does not match its digest")
     except FileFormatError:
         raise
@@ -96,7 +98,10 @@ def _read_bqm(content: bytes) -> Terms:
     quadratic = np.frombuffer(
         content, [("other", index), ("bias", value)], 2 * count, end + offset.nbytes + linear.nbytes
     )
-    one, other = np.repeat(np.arange(size), np.diff(linear["first"], append=2 * count)), quadratic["other"]
+    counts = np.diff(linear["first"], append=2 * count)
+    if counts.min(initial=0) < 0 or counts.sum() != 2 * count:
+        raise ValueError("the places of its couplings are not in order")
+    one, other = np.repeat(np.arange(size), counts), quadratic["other"]
     symmetric = np.diag(linear["bias"].astype(np.float64))
     if len(other) and not 0 <= other.min() <= other.max() < size:
         raise ValueError("it couples variables that it does not have")
@@ -135,6 +140,8 @@ def _read_bqpjson(content: bytes) -> Terms:
 
 def _read_text(text: str, suffix: str) -> Terms:
     """Read the text of qbsolv, dimod (COO), or QOBLIB and Biq Mac: `i j value` per line; comments are `c` or `#`."""
+    if _CONTROL.search(text):
+        raise ValueError("it has control characters")
     lines = list(filter(None, map(str.strip, text.splitlines())))
     comments = [line[1:].strip() for line in lines if line[0] in "c#"]
     programs = [line.split()[3:] for line in lines if line[0] == "p"]  # p qubo 0 nodes nodes couplers

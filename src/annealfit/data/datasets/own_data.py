@@ -14,6 +14,7 @@ import csv
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -250,16 +251,17 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> NDArray[np.float64]:
             lines = [(reader.line_num, cells) for cells in reader if any(cells)]
     except (csv.Error, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not a CSV file: {error}") from error
-    places = [*range(len(lines[0][1]))] if lines else []
-    if lines and not any(map(_is_number, lines[0][1])):
+    first = lines[0][1] if lines else []
+    places = [*range(len(first))]
+    if lines and not any(map(_is_number, first)):
         places = _places(path, [cell.strip() for cell in lines.pop(0)[1]], columns)
     rows: list[list[float]] = []
     for number, cells in lines:
-        if len(cells) != len(lines[0][1]):
-            raise FileFormatError(f"{path}, line {number} has {len(cells)} numbers, the first {len(lines[0][1])}")
-        if wrong := [place for place in places if not _is_number(cells[place])]:
+        if len(cells) != len(first):
+            raise FileFormatError(f"{path}, line {number} has {len(cells)} numbers, the first line {len(first)}")
+        if wrong := [place for place in places if not (_is_number(cells[place]) and isfinite(float(cells[place])))]:
             raise FileFormatError(
-                f"{path}, line {number}: {cells[wrong[0]]!r} is no number; rows are numbers with commas between"
+                f"{path}, line {number}: {cells[wrong[0]]!r} is no finite number; rows are numbers with commas between"
             )
         rows.append([float(cells[place]) for place in places])
     if not rows:
@@ -315,8 +317,7 @@ def _read_parquet(path: Path, label: str | None, folder: Path) -> Labelled:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     with _named_parquet(path):
         table = datasets.dataset([str(file) for file in files], format="parquet")
-        count = table.count_rows()
-    names = table.schema.names
+        count, names = table.count_rows(), table.schema.names
     if label not in names:
         raise InvalidInputError(
             f"{path} has the columns {', '.join(names[:8])}{' …' if len(names) > 8 else ''}; "
