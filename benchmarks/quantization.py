@@ -8,6 +8,8 @@ neighbour     Fashion-MNIST, EMNIST and CIFAR-10 (grey): beside simulated anneal
               every weight up or down (Subiñas et al.)
 loss          MNIST, Fashion-MNIST and KMNIST, and convolutions on MNIST: layers along the network's loss beside their
               own errors, by the divergence of the network's answers on the test images
+wheels        networks from PyPI wheels in the folder `--networks`, if named: divergence on rows that nothing was
+              chosen on, and sizes
 time          a layer of 784×128 at 2 bits, and dwave-samplers on the same problems
 
 Errors are squared errors of a layer's outputs, relative to their variance, on 2,000 calibration images; all methods
@@ -19,8 +21,9 @@ from benchmarks.timing import print_table
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +35,14 @@ from annealfit.problems.problem import QuadraticProblem
 from annealfit.problems.problem import Problems
 from annealfit.quantization import GPTQ, Annealed, Descent, Grid, InputMoments, quantize_layer, quantize_network
 from annealfit.quantization.layer_problem import Layer, LayerProblem, Rounding, to_problems
+from annealfit.quantization.calibration import batches_of
+from annealfit.quantization.comparison import OPPONENTS, Compared, by_onnxruntime
 from annealfit.quantization.onnx_graph import OnnxGraph
-from annealfit.quantization.sensitivity import compare
+from annealfit.quantization.sensitivity import Fidelity, Reference, compare
 from annealfit.studies.report.drawing import save_layer_errors
 from annealfit.samplers import SimulatedAnnealer
 from benchmarks.quantized_networks import Trained, conv_net, perceptron
+from benchmarks.quantized_wheels import WHEELS
 
 GRIDS: dict[str, dict[str, Any]] = {
     "1 bit": {"bits": 1},
@@ -169,6 +175,53 @@ def loss(folder: Path | None, *, quick: bool) -> None:
 
 def _outputs(model: Any, rows: np.ndarray) -> np.ndarray:
     return OnnxGraph(model).runner([model.graph.output[0].name])({"x": rows})[0]
+
+
+WHEEL_BITS: dict[str, tuple[dict[str, Any], ...]] = {  # bits of a network, and those in the mean
+    "magika": ({"bits": 2}, {"mean_bits": 2.1}, {"mean_bits": 2.4}),
+    **dict.fromkeys(set(WHEELS) - {"magika"}, ({"bits": 2}, {"bits": 4})),
+}
+
+
+def wheels(folder: Path | None, *, quick: bool, networks: Sequence[str] | None = None, part: str = "report") -> None:
+    """Networks from wheels, on rows of the report; quickly: magika."""
+    if folder is None:
+        raise SystemExit("name the folder of the wheels and their rows: --networks FOLDER")
+    headings = ["bits", "method", "divergence", "agreement, %", "error", "bytes", "CPU seconds", "ms a row"]
+    for name in networks or (["magika"] if quick else list(WHEELS)):
+        model, calibration = WHEELS[name].model(folder), WHEELS[name].inputs(folder, name, "calibration")
+        original = OnnxGraph(model)
+        shown = Reference(original, batches_of(WHEELS[name].inputs(folder, name, part), original)[0])
+
+        def judge(other: Any, shown: Reference = shown) -> Fidelity:
+            return shown.compare(OnnxGraph(other))
+
+        rows = [["32", *_cells(Compared("float", judge(model), original.n_bytes, 0.0)), _latency(model, shown)]]
+        for settings in WHEEL_BITS[name]:
+            opponents = OPPONENTS if "bits" in settings else {}
+            for title, method in {**opponents, "default": None}.items():
+                own = {} if method is None else {**OWN_ERRORS, "method": method}
+                found = quantize_network(model, calibration, **settings, **own)
+                one = Compared(title, judge(found.packed), found.bytes_after, found.seconds)
+                rows.append([f"{found.mean_bits:.2f}", *_cells(one), _latency(found.packed, shown)])
+                print("#", name, *rows[-1], flush=True)
+        rows.append(["8", *_cells(by_onnxruntime(model, replace(found, judge=judge))), ""])
+        print_table(f"{name}, {sum(shown.rows):,} rows", headings, rows)
+
+
+def _cells(one: Compared) -> list[str]:
+    if one.fidelity is None:
+        return [one.method, one.failure, "", "", "", ""]
+    agreement = "" if one.fidelity.agreement is None else f"{100 * one.fidelity.agreement:.1f}"
+    numbers = [f"{one.fidelity.divergence:.4f}", agreement, f"{one.fidelity.error:.4f}", f"{one.n_bytes:,}"]
+    return [one.method, *numbers, f"{one.seconds:.0f}"]
+
+
+def _latency(model: Any, shown: Reference) -> str:
+    """Milliseconds of a row in onnxruntime, the least of three runs of a batch."""
+    run = OnnxGraph(model).runner(shown.names)
+    _, (seconds, _) = _least_times(partial(run, shown.feeds[0]), quick=False)
+    return f"{1000 * seconds / shown.rows[0]:.2f}"
 
 
 class UpOrDown:
@@ -311,27 +364,27 @@ PARTS = {
     "unseen": unseen,
     "neighbour": neighbour,
     "loss": loss,
+    "wheels": wheels,
     "time": timing,
 }
-
-
-def run(
-    *, quick: bool, parts: tuple[str, ...] = tuple(PARTS), folder: Path | None = None, plot: Path | None = None
-) -> None:
-    drawn = [part for part in parts if part in ("perceptron", "convolutions")]
-    if plot is not None and len(drawn) != 1:
-        raise SystemExit("--plot is for one part alone: perceptron, or convolutions")
-    for part in parts:
-        PARTS[part](folder, quick=quick, **({"plot": plot} if part in drawn else {}))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.quantization", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=list(PARTS))
+    parts = [part for part in PARTS if part != "wheels"]
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=parts)
     parser.add_argument("--quick", action="store_true", help="one network, fewer levels")
-    parser.add_argument("--networks", type=Path, help="a folder in which trained networks are kept")
+    parser.add_argument("--networks", type=Path, help="a folder of trained networks, which are kept, or of wheels")
+    parser.add_argument("--network", choices=list(WHEELS), action="append", help="of wheels: one of them")
+    parser.add_argument("--rows", choices=("trials", "report"), default="report", help="of wheels")
     parser.add_argument("--plot", type=Path, help="a figure of the errors of perceptron, or of convolutions")
     given = parser.parse_args()
-    run(quick=given.quick, parts=tuple(given.parts or PARTS), folder=given.networks, plot=given.plot)
+    drawn = [part for part in given.parts if part in ("perceptron", "convolutions")]
+    if given.plot is not None and len(drawn) != 1:
+        raise SystemExit("--plot is for one part alone: perceptron, or convolutions")
+    own = {part: {"plot": given.plot} for part in drawn}
+    own["wheels"] = {"networks": given.network, "part": given.rows}
+    for part in given.parts:
+        PARTS[part](given.networks, quick=given.quick, **own.get(part, {}))

@@ -64,7 +64,7 @@ def quantize(
     group_size: Annotated[int | None, Option(help="Inputs per scale.", show_default="one scale per output")] = None,
     damping: Annotated[
         float | None,
-        Option(help="Assumed noise, as a share of the inputs' power.", show_default="chosen on held-out rows"),
+        Option(help="Assumed noise, as a share of the inputs' power.", show_default="0.2 where rows are held out"),
     ] = None,
     validation: Annotated[
         Path | None,
@@ -91,10 +91,10 @@ def quantize(
     """Round a trained network's weights to a few bits each.
 
     The bits are chosen so that the network's outputs change as little as possible. Layers (MatMul, Gemm and Conv) are
-    quantised one after another, each with the inputs that the quantised layers before it produce. Errors of a layer's
-    outputs count by what they do to the network's, where that helps on held-out rows. At 1 and 2 bits
-    annealing has a fraction of GPTQ's error; at 3 bits and more there is little left to win. The written file is small:
-    levels are packed in it, and onnxruntime unpacks them when it opens it. What stays float is named first.
+    quantised one after another, each with the inputs that the quantised layers before it produce. Errors count by what
+    they do to the network's answer, those of a layer's outputs together where that helps on held-out rows. At 1 and
+    2 bits annealing has a fraction of GPTQ's error; at 3 bits and more there is little left to win. The written file is
+    small: levels are packed in it, and onnxruntime unpacks them when it opens it. What stays float is named first.
 
     Examples of use:
 
@@ -194,17 +194,15 @@ def _print(found: QuantizedNetwork, written: Sequence[Path]) -> None:
         Column("kept", lambda layer: f"{layer.error:.3g}"),
         Column("bits", lambda layer: str(layer.grid.storage_bits)),
         Column("damping", lambda layer: f"{layer.damping:g}"),
-        Column("along", lambda layer: "loss" if layer.along_loss else "layer", "left"),
+        Column("along", lambda layer: layer.objective, "left"),
         Column("bytes", lambda layer: f"{layer.bytes_before:,} → {layer.bytes_after:,}"),
         Column("seconds", lambda layer: f"{sum(layer.seconds.values()):.1f}"),
     ]
-    print_table(
-        list(found),
-        columns,
-        title="Squared error of each layer's outputs, relative (along loss: weighted by what they do to the network)",
-    )
-    if any(layer.along_loss for layer in found):
-        say("Along the loss, errors of outputs count by what they do to the network's outputs.")
+    print_table(list(found), columns, title="Squared error of each layer's outputs, relative")
+    if any(layer.objective != "layer" for layer in found):
+        say("Errors count by what they do to the network's answer: rows and positions, along the loss outputs, too.")
+    for name, operator in found.unknown.items():
+        say(f"Along its own error: {plain(name)} (no derivative of {plain(operator)} is known)")
     own = found.held_out
     rows = [("calibration", found.divergence, found.output_error, found.agreement)]
     rows += [] if own is None else [(f"{own.rows} held-out", own.divergence, own.error, own.agreement)]
@@ -252,12 +250,13 @@ def _describe(found: QuantizedNetwork, written: Sequence[Path]) -> dict[str, Any
                 **pick(layer, "name", "operator"),
                 "shape": list(layer.weights.shape),
                 "levels": layer.grid.levels.tolist(),
-                **pick(layer, "errors", "error", "damping", "along_loss", "bytes_before", "bytes_after"),
+                **pick(layer, "errors", "error", "damping", "objective", "bytes_before", "bytes_after"),
                 "seconds": sum(layer.seconds.values()),
             }
             for layer in found
         ],
         "floats": dict(found.floats),
+        "unknown": dict(found.unknown),
         **pick(found, "output_error", "agreement", "divergence", "mean_bits", "bytes_before", "bytes_after"),
         "held_out": None if found.held_out is None else asdict(found.held_out),
         "written": [str(path) for path in written],

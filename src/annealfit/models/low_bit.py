@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from annealfit.data.convolution import join_filters
 from annealfit.data.rows import InMemoryRows
 from annealfit.quantization.grids import Grid
 from annealfit.quantization.moments import InputMoments, Window
-from annealfit.quantization.quantize import LayerInNetwork, QuantizedLayer, quantize_layers
+from annealfit.quantization.quantize import QuantizedLayer, quantize_layer
 from annealfit.quantization.refinement import LowBitHead, Refinement
 from annealfit.training.objectives import LinearHead
 
@@ -65,9 +64,13 @@ def quantized(
     settings: dict[str, Any] = {"bits": bits, "levels": levels, "method": chosen, "random_state": seed % 2**32}
     found = copy.copy(estimator)
     found.__dict__.pop("_partial", None)  # a training in progress is of the weights as they were
-    own = {} if X is None or y is not None else {"damping": _DAMPING, "output_weights": _curvature(estimator, X)}
-    layers = quantize_layers([*_filters(estimator, found, X, settings), _head(estimator, found, X, settings | own)])
-    layer = layers["head"]
+    layers = _quantize_filters(estimator, found, X, settings)
+    own: dict[str, Any] = (
+        {} if X is None or y is not None else {"damping": _DAMPING, "output_weights": _curvature(estimator, X)}
+    )
+    seen = None if X is None else _seen_by_head(estimator, found, X)
+    layer = quantize_layer(estimator.coef_.T, seen, bias=estimator.intercept_, **settings, **own)
+    layers["head"] = layer
     assert layer.bias is not None, "a bias was given"
     head, losses = LowBitHead(layer.grid.numbers(layer.levels), layer.scales, layer.bias, layer.grid), list[float]()
     if y is not None:
@@ -79,12 +82,12 @@ def quantized(
     return found
 
 
-def _curvature(estimator: Any, X: Any) -> list[Array] | None:
+def _curvature(estimator: Any, X: Any) -> Array | None:
     """`E[diag π − ππᵀ]`, what errors of the classes' scores do to the probabilities; None where two share a score."""
     probabilities = estimator.predict_proba(X)
     if probabilities.shape[1] != len(estimator.coef_):
         return None
-    return [np.diag(probabilities.mean(axis=0)) - probabilities.T @ probabilities / len(probabilities)]
+    return np.asarray(np.diag(probabilities.mean(axis=0)) - probabilities.T @ probabilities / len(probabilities))
 
 
 def _labelled(estimator: Any, X: Any, y: Any) -> InMemoryRows:
@@ -97,38 +100,27 @@ def _labelled(estimator: Any, X: Any, y: Any) -> InMemoryRows:
     return InMemoryRows(features, labels, len(estimator.classes_), arithmetic="double")
 
 
-def _head(estimator: Any, found: Any, X: Any, settings: Mapping[str, Any]) -> LayerInNetwork:
-    """The head of an estimator, on the features that the quantised copy has."""
-
-    def moments() -> list[InputMoments | None]:
-        if X is None:
-            return [None]
-        inputs, reference = found._features(X), estimator._features(X)
-        slices = (slice(first, first + _ROWS_AT_ONCE) for first in range(0, inputs.shape[0], _ROWS_AT_ONCE))
-        return [InputMoments.of_chunks((inputs[rows], reference[rows]) for rows in slices)]
-
-    # The weights are set when all is done; no layer sees the outputs.
-    return LayerInNetwork("head", estimator.coef_.T, estimator.intercept_, settings, moments, lambda _: None)
+def _seen_by_head(estimator: Any, found: Any, X: Any) -> InputMoments:
+    """The features that the quantised copy has, beside those of the estimator."""
+    inputs, reference = found._features(X), estimator._features(X)
+    slices = (slice(first, first + _ROWS_AT_ONCE) for first in range(0, inputs.shape[0], _ROWS_AT_ONCE))
+    return InputMoments.of_chunks((inputs[rows], reference[rows]) for rows in slices)
 
 
-def _filters(estimator: Any, found: Any, X: Any, settings: Mapping[str, Any]) -> Iterator[LayerInNetwork]:
+def _quantize_filters(estimator: Any, found: Any, X: Any, settings: Mapping[str, Any]) -> dict[str, QuantizedLayer]:
     """The layers of filters of an estimator, none for a linear classifier; the new ones go to its copy."""
-
-    def put(number: int, layer: QuantizedLayer) -> None:
-        filters, biases = list(found.filters_), list(found.biases_)
-        filters[number] = np.ascontiguousarray(layer.weights.T).reshape(filters[number].shape)
-        biases[number] = layer.bias
-        found.features_ = found.features_.with_filters(filters, biases)
-
-    def moments(number: int) -> list[InputMoments | None]:
-        return [
-            None if X is None else InputMoments.of_chunks(_patches(estimator.features_, found.features_, X, number))
-        ]
-
+    layers = {}
     for number, filters in enumerate(getattr(estimator, "filters_", ())):
+        patches = None if X is None else _patches(estimator.features_, found.features_, X, number)
+        seen = None if patches is None else InputMoments.of_chunks(patches)
         matrix = filters.reshape(len(filters), -1).T
-        bound = partial(moments, number), partial(put, number)
-        yield LayerInNetwork(f"conv{number + 1}", matrix, estimator.biases_[number], settings, *bound)
+        layer = quantize_layer(matrix, seen, bias=estimator.biases_[number], **settings)
+        layers[f"conv{number + 1}"] = layer
+        all_filters, biases = list(found.filters_), list(found.biases_)
+        all_filters[number] = np.ascontiguousarray(layer.weights.T).reshape(filters.shape)
+        biases[number] = layer.bias
+        found.features_ = found.features_.with_filters(all_filters, biases)
+    return layers
 
 
 def _patches(before: RandomConvFeatures, now: RandomConvFeatures, X: Any, layer: int) -> Iterator[tuple[Any, Any]]:

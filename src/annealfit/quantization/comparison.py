@@ -59,10 +59,10 @@ def compare_methods(
         rows.append(Compared(title, other.held_out, other.bytes_after, other.seconds))
     name = f"{found.layers[0].method}, chosen on held-out rows"
     own = Compared(name, found.held_out, found.bytes_after, found.seconds)
-    return [*rows, own, _by_onnxruntime(model, found)]
+    return [*rows, own, by_onnxruntime(model, found)]
 
 
-def _by_onnxruntime(model: Any, found: QuantizedNetwork) -> Compared:
+def by_onnxruntime(model: Any, found: QuantizedNetwork) -> Compared:
     """Onnxruntime's dynamic quantisation to 8 bits."""
     title, began, source = "onnxruntime, 8 bits", time.process_time(), read_network(model)
     root, before = logging.getLogger(), logging.getLogger().level

@@ -115,12 +115,12 @@ class MomentSums:
     """
 
     def __init__(self) -> None:
-        self._count = 0
+        self._count = 0.0
         self._totals: list[Array] = []
         self._origins: list[Array] = []
 
-    def add(self, rows: Any, reference: Any = None) -> None:
-        """Count these rows (n, D) in, too."""
+    def add(self, rows: Any, reference: Any = None, weights: NDArray[Any] | None = None) -> None:
+        """Count these rows (n, D) in, too, each so many times."""
         own, target = (
             np.asarray(part.toarray() if scipy.sparse.issparse(part) else part, dtype=float)
             for part in (rows, rows if reference is None else reference)
@@ -131,15 +131,18 @@ class MomentSums:
             if self._origins:
                 own = own - self._origins[0]
                 target = own if reference is None else target - self._origins[1]
-            sums = [own.T @ own, own.sum(axis=0)]
+            times = np.ones(len(own)) if weights is None else np.asarray(weights, dtype=float)
+            weighted = own.T if weights is None else own.T * times
+            sums = [weighted @ own, times @ own]
             if reference is not None:
-                sums += [own.T @ target, target.T @ target, target.sum(axis=0)]
+                others = target.T if weights is None else target.T * times
+                sums += [weighted @ target, others @ target, times @ target]
         if not all(np.isfinite(total).all() for total in sums):
             raise InvalidInputError("inputs hold NaN or infinity, or are too large to be squared")
         if own.any() and not sums[0].any():
             raise InvalidInputError(f"inputs differ by {np.abs(own).max():.3g}, too small to be squared; multiply them")
         self._totals = [old + new for old, new in zip(self._totals, sums, strict=True)] if self._totals else sums
-        self._count += len(own)
+        self._count += float(times.sum())
 
     def moments(self) -> InputMoments:
         """Of all rows so far."""
@@ -206,15 +209,16 @@ class Window:
             for_each_axis("dilation", dilation, 1),
         )
 
-    def patches(self, images: NDArray[Any], share: float = 1.0) -> Iterator[NDArray[Any]]:
-        """All patches (n·places, channels·kernel) of images (N, channels, …), n images at a time: channel by channel.
+    def places(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """How many patches images of a shape have along each axis."""
+        places, *_ = self._layout(shape)
+        if places.min() < 1:
+            raise InvalidInputError(f"the kernel {self.kernel} is larger than the images, {tuple(shape[2:])}")
+        return tuple(places.tolist())
 
-        Or a share of them, always the same ones of images of a shape.
-
-        >>> next(Window.of(2).patches(np.arange(9.0).reshape(1, 1, 3, 3))).tolist()[0]
-        [0.0, 1.0, 3.0, 4.0]
-        """
-        given = (images.shape[2:], self.kernel, self.strides, self.dilations)
+    def _layout(self, shape: Sequence[int]) -> tuple[NDArray[np.intp], Any, NDArray[np.intp]]:
+        """Places, zeros before and after, and the extents of the kernel, axis by axis."""
+        given = (shape[2:], self.kernel, self.strides, self.dilations)
         space, kernel, strides, dilations = (np.array(lengths) for lengths in given)
         extents = (kernel - 1) * dilations + 1
         if isinstance(self.padding, str):
@@ -223,20 +227,27 @@ class Window:
             padding = np.column_stack([before, zeros - before])
         else:
             padding = np.array(self.padding)
-        places = (space + padding.sum(axis=1) - extents) // strides + 1
-        if places.min() < 1:
-            raise InvalidInputError(f"the kernel {self.kernel} is larger than the images, {images.shape[2:]}")
-        axes, width = len(space), images.shape[1] * prod(self.kernel)
+        return (space + padding.sum(axis=1) - extents) // strides + 1, padding, extents
+
+    def patches(self, images: NDArray[Any], chosen: NDArray[np.bool_] | None = None) -> Iterator[NDArray[Any]]:
+        """All patches (n·places, channels·kernel) of images (N, channels, …), n images at a time: channel by channel.
+
+        Or those at chosen places (N, places…).
+
+        >>> next(Window.of(2).patches(np.arange(9.0).reshape(1, 1, 3, 3))).tolist()[0]
+        [0.0, 1.0, 3.0, 4.0]
+        """
+        places, (_, padding, extents) = self.places(images.shape), self._layout(images.shape)
+        axes, width = len(places), images.shape[1] * prod(self.kernel)
         steps = tuple(slice(None, None, step) for step in (*self.strides, *self.dilations))
-        count = max(1, NUMBERS_PER_CHUNK // (prod(places.tolist()) * width))
-        generator = np.random.default_rng(0)
+        count = max(1, NUMBERS_PER_CHUNK // (prod(places) * width))
         for first in range(0, len(images), count):
             part = np.pad(images[first : first + count], [(0, 0), (0, 0), *padding])
             windows = sliding_window_view(part, tuple(extents), axis=tuple(range(2, 2 + axes)))
-            chosen = windows[(slice(None), slice(None), *steps)]  # (n, C, places…, kernel…)
-            found = chosen.transpose(0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes))
-            if share < 1:
-                found = found[np.nonzero(generator.random(found.shape[: 1 + axes]) < share)]
+            moved = windows[(slice(None), slice(None), *steps)]  # (n, C, places…, kernel…)
+            found = moved.transpose(0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes))
+            if chosen is not None:
+                found = found[np.nonzero(chosen[first : first + count])]
             yield found.reshape(-1, width)
 
 

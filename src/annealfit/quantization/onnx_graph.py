@@ -1,4 +1,4 @@
-"""An ONNX network: its constants, the operators whose weights can be quantised, and runs that show inner tensors."""
+"""An ONNX network: its constants, the operators whose weights can be quantised, and runs of parts of it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from annealfit.data.features.onnx_files import (
     damage_named,
     first_line,
     name_of,
+    names_read,
     onnx_module,
     open_session,
     prune,
@@ -38,7 +39,7 @@ _ELEMENTWISE = frozenset(
 )
 _WITH_GRAPHS = frozenset({"If", "Loop", "Scan"})
 
-_MOST_KEPT = 1 << 28  # bytes of an inner tensor
+_MOST_KEPT = 1 << 31  # bytes of tensors that a run keeps between its parts
 
 Feed = Mapping[str, NDArray[Any]]
 
@@ -47,6 +48,7 @@ class OnnxGraph:
     """A network whose constants are all initializers, and can be exchanged; a copy of what it is made of.
 
     Nodes that only compute constants (Constant, Identity and Transpose of constants) are folded into initializers.
+    Conv and Gemm without a bias are given one of zeros, which can be corrected.
     """
 
     def __init__(self, source: Any) -> None:
@@ -56,7 +58,9 @@ class OnnxGraph:
         self.graph = self.model.graph
         with damage_named(self.name):
             _fold_constants(self.graph)
+            _add_biases(self.graph)
         self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
+        self.version = 0  # how often a constant was exchanged
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -70,6 +74,7 @@ class OnnxGraph:
 
     def set_constant(self, name: str, values: NDArray[Any]) -> None:
         """Exchange a constant for one of the same shape and type."""
+        self.version += 1
         self.constants[name].CopyFrom(onnx_module().numpy_helper.from_array(np.ascontiguousarray(values), name))
 
     def reads(self, name: str) -> int:
@@ -77,20 +82,18 @@ class OnnxGraph:
         inside = sum(list(node.input).count(name) for node in self.graph.node)
         return inside + sum(value.name == name for value in self.graph.output)
 
-    def can_feed(self, tensor: str) -> bool:
-        """Whether a tensor is the only output of a node, so that a `runner` can be fed with it."""
-        return any(list(node.output) == [tensor] for node in self.graph.node)
-
-    def runner(self, tensors: Sequence[str], fed: str | None = None) -> Callable[[Feed], list[NDArray[Any]]]:
+    def runner(
+        self, tensors: Sequence[str], fed: Mapping[str, np.dtype[Any]] | None = None
+    ) -> Callable[[Feed], list[NDArray[Any]]]:
         """A function that computes these tensors, in order, for a batch of the network's inputs.
 
-        `fed` is a tensor in single precision that is not computed, but among what is given.
+        `fed` are tensors that are not computed but among what is given, and their types.
         """
-        types = types_of_inputs(self.model)
-        computed = [name for name in dict.fromkeys(tensors) if name not in types and name != fed]
+        types = types_of_inputs(self.model) | dict(fed or {})
+        computed = [name for name in dict.fromkeys(tensors) if name not in types]
         session: Any = None
         if computed:
-            part = self._part(computed, fed).SerializeToString()
+            part = self._part(computed, fed or {}).SerializeToString()
             with self._explained():
                 session = open_session(part)
 
@@ -111,59 +114,53 @@ class OnnxGraph:
         except Exception as error:  # the runtime's errors have no common base but this
             raise InvalidInputError(f"onnxruntime cannot run {self.name}: {first_line(error)}") from error
 
-    def _part(self, tensors: Sequence[str], fed: str | None) -> Any:
+    def _part(self, tensors: Sequence[str], fed: Mapping[str, np.dtype[Any]]) -> Any:
         """The model that computes these tensors alone, and nothing that they do not need."""
-        model = type(self.model).FromString(self.model.SerializeToString())
-        if fed is not None:
-            model.graph.node.remove(next(node for node in model.graph.node if fed in node.output))
-            kind = onnx_module().TensorProto.FLOAT
-            model.graph.input.append(onnx_module("onnx.helper").make_tensor_value_info(fed, kind, None))
+        helper, model = onnx_module("onnx.helper"), type(self.model).FromString(self.model.SerializeToString())
+        for place in reversed(range(len(model.graph.node))):
+            if fed.keys() & model.graph.node[place].output:
+                del model.graph.node[place]
+        known = {value.name for value in model.graph.input}
+        for name, dtype in fed.items():
+            if name not in known:
+                kind = helper.np_dtype_to_tensor_dtype(dtype)
+                model.graph.input.append(helper.make_tensor_value_info(name, kind, None))
         reduce_to(model.graph, tensors)
         return model
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """A network and what it is fed: its inputs, and maybe an inner tensor that need not be computed anew."""
+class PartialRun:
+    """A run of a network on batches of rows that goes from layer to layer: what the rest of it reads is kept."""
 
-    network: OnnxGraph
-    feeds: Sequence[Feed]
-    fed: str | None = None
+    def __init__(self, network: OnnxGraph, feeds: Sequence[Feed]) -> None:
+        self.network, self._feeds, self._place = network, feeds, 0
 
-    def runner(self, tensors: Sequence[str]) -> Callable[[Feed], list[NDArray[Any]]]:
-        """A function that computes these tensors for one of the feeds."""
-        return self.network.runner(tensors, self.fed)
+    def rest(self, feed: Feed) -> Callable[[Feed], list[NDArray[Any]]]:
+        """A function that computes the outputs from what `at` gives, such as this, with the present constants."""
+        return self.network.runner([value.name for value in self.network.graph.output], self._types(feed))
 
-    def at(self, tensor: str) -> Shown:
-        """The same with a tensor computed, once for all; without it if it is too large to be kept, or cannot be fed."""
-        run, total, feeds = self.runner([tensor]), 0, list[Feed]()
-        for feed in self.feeds if self.network.can_feed(tensor) else ():
-            (values,) = run(feed)
-            total += values.nbytes
-            if values.dtype != np.float32 or total > _MOST_KEPT:
-                break
-            feeds.append({**feed, tensor: values})
-        return Shown(self.network, feeds, tensor) if len(feeds) == len(self.feeds) else self
+    def at(self, tensor: str) -> Iterator[Feed]:
+        """All that is read by the node that computes a tensor, and by those after it: batch by batch.
 
-    def first(self, count: int) -> Shown:
-        """The first rows, if the network reads any number of rows."""
-        plain, left = [{name: feed[name] for name in self.network.inputs} for feed in self.feeds], count
-        feeds = list[Feed]()
-        for feed in plain:
-            if left <= 0:
-                break
-            feeds.append(first_rows(feed, self.network, left))
-            left -= max((len(values) for values in feed.values() if values.ndim), default=1)
-        return self if left >= 0 else Shown(self.network, feeds)
+        Constants of nodes before it must not change any more. What would be too large to be kept is computed anew.
+        """
+        nodes = self.network.graph.node
+        place = next(place for place, node in enumerate(nodes) if tensor in node.output)
+        later = {name for node in nodes[place:] for name in names_read(node)}
+        later.update(value.name for value in self.network.graph.output)
+        made = [name for node in nodes[self._place : place] for name in node.output]
+        names = [name for name in (*self._feeds[0], *made) if name in later]
+        run, kept, size = self.network.runner(names, self._types(self._feeds[0])), list[Feed](), 0
+        for feed in self._feeds:
+            found = dict(zip(names, run(feed), strict=True))
+            yield found
+            size += sum(values.nbytes for values in found.values())
+            kept = [*kept, found] if size <= _MOST_KEPT else []
+        if len(kept) == len(self._feeds):
+            self._feeds, self._place = kept, place
 
-
-def first_rows(feed: Feed, network: OnnxGraph, count: int) -> Feed:
-    """The first rows of a feed, if the network reads any number of rows."""
-    lengths = {len(values) if values.ndim else 0 for values in feed.values()}
-    fixed = any(kind.shape.dim and kind.shape.dim[0].dim_value > 0 for kind in network.inputs.values())
-    if fixed or len(lengths) > 1:
-        return feed
-    return {name: values[:count] for name, values in feed.items()}
+    def _types(self, feed: Feed) -> dict[str, np.dtype[Any]]:
+        return {name: values.dtype for name, values in feed.items() if name not in self.network.inputs}
 
 
 def _fold_constants(graph: Any) -> None:
@@ -176,9 +173,22 @@ def _fold_constants(graph: Any) -> None:
     prune(graph, [value.name for value in graph.output])
 
 
+def _add_biases(graph: Any) -> None:
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type in ("Conv", "Gemm") and not any(node.input[2:]) and node.input[1] in constants:
+            weights = constants[node.input[1]]
+            outputs_last = node.op_type == "Gemm" and not attributes_of(node).get("transB", 0)
+            dtype = onnx_module("onnx.helper").tensor_dtype_to_np_dtype(weights.data_type)
+            zeros = np.zeros(weights.dims[-1 if outputs_last else 0], dtype)
+            del node.input[2:]
+            node.input.append(f"{node.output[0]}.bias")
+            graph.initializer.append(onnx_module().numpy_helper.from_array(zeros, node.input[2]))
+
+
 def _folded(node: Any, known: Mapping[str, Any]) -> NDArray[Any] | None:
     """What a node computes from constants alone, if it is of a simple kind."""
-    to_array, attributes = onnx_module().numpy_helper.to_array, _attributes_of(node)
+    to_array, attributes = onnx_module().numpy_helper.to_array, attributes_of(node)
     if node.op_type == "Constant" and "value" in attributes:
         return np.asarray(to_array(attributes["value"]))
     if node.op_type not in ("Identity", "Transpose") or any(name not in known for name in node.input):
@@ -187,7 +197,7 @@ def _folded(node: Any, known: Mapping[str, Any]) -> NDArray[Any] | None:
     return np.transpose(values, attributes.get("perm")) if node.op_type == "Transpose" else values
 
 
-def _attributes_of(node: Any) -> dict[str, Any]:
+def attributes_of(node: Any) -> dict[str, Any]:
     """A node's attributes by name."""
     value_of = onnx_module("onnx.helper").get_attribute_value
     return {attribute.name: value_of(attribute) for attribute in node.attribute}
@@ -232,16 +242,22 @@ class WeightedNode:
         """The inverse of `matrix`."""
         return (matrix.T if self.is_transposed else matrix).reshape(self.shape)
 
-    def rows(self, values: NDArray[Any], share: float = 1.0) -> Iterator[list[NDArray[Any]]]:
-        """The node's inputs in a batch, or a share of them, some rows (n, n_inputs) at a time: a list of groups."""
+    def channels_last(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        """The node's outputs, or gradients at them, as (rows, positions…, outputs)."""
+        return outputs if self.window is None else np.moveaxis(outputs, 1, -1)
+
+    def places(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """How often the node is applied to inputs of a shape: rows of the network, and positions of each."""
+        return tuple(shape[:-1]) if self.window is None else (shape[0], *self.window.places(shape))
+
+    def rows(self, values: NDArray[Any], chosen: NDArray[np.bool_] | None = None) -> Iterator[list[NDArray[Any]]]:
+        """The inputs at all places in a batch, or at chosen ones, some (n, n_inputs) at a time, for each group."""
         if self.window is None:
-            rows = values.reshape(-1, values.shape[-1])
-            if share < 1:
-                rows = rows[np.random.default_rng(0).random(len(rows)) < share]
+            rows = values.reshape(-1, values.shape[-1]) if chosen is None else values[chosen]
             step = max(1, NUMBERS_PER_CHUNK // rows.shape[1])
             yield from ([rows[first : first + step]] for first in range(0, len(rows), step))
             return
-        for patches in self.window.patches(values, share):
+        for patches in self.window.patches(values, chosen):
             yield np.split(patches, self.n_groups, axis=1)
 
 
@@ -294,7 +310,7 @@ def _reason(network: OnnxGraph, node: Any, name: str) -> _Found:
 
 def _product(network: OnnxGraph, node: Any, name: str) -> _Found:
     """MatMul, or Gemm: `alpha · rows @ matrix + beta · bias`."""
-    attributes, (source, weight, *added) = _attributes_of(node), node.input
+    attributes, (source, weight, *added) = attributes_of(node), node.input
     matrix, fed = network.constant(weight), network.constant(source) is None
     if matrix is None:
         return None if fed else "constants on the left"
@@ -322,7 +338,7 @@ def _product(network: OnnxGraph, node: Any, name: str) -> _Found:
 
 
 def _convolution(network: OnnxGraph, node: Any, name: str) -> _Found:
-    attributes, (source, weight, *added) = _attributes_of(node), node.input
+    attributes, (source, weight, *added) = attributes_of(node), node.input
     filters = network.constant(weight)
     if filters is None:
         return None

@@ -1,10 +1,10 @@
-"""quantize_layer, weights of a trained layer to a few levels, and quantize_layers, which walks through a network."""
+"""quantize_layer: the weights of a trained layer to a few levels."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -236,46 +236,28 @@ def layer_problems(
     return to_problems(layer.problem, GPTQ(search=True).improve(layer.problem, None, 0).scales)[0]
 
 
-@dataclass(frozen=True, eq=False)
-class LayerInNetwork:
-    """A layer for `quantize_layers`: `outputs = rows @ weights + bias`, for each group of its outputs."""
+def quantize_groups(
+    weights: Array,
+    moments: Sequence[InputMoments],
+    bias: Array | None,
+    output_weights: Sequence[Array | None] | None = None,
+    **settings: Any,
+) -> QuantizedLayer:
+    """Quantise a layer whose outputs come in groups, each with inputs of its own: a convolution in groups.
 
-    name: str
-    weights: NDArray[Any]  # (n_inputs, n_outputs)
-    bias: NDArray[Any] | None
-    settings: Mapping[str, Any]  # of `quantize_layer`
-    moments: Callable[[], Sequence[InputMoments | None]]  # of what each group of outputs sees, as layers are now
-    put: Callable[[QuantizedLayer], object]  # takes over the new weights
-    # Changes of the settings, decided with what the layer becomes with others; `output_weights` is a list, by groups.
-    choose: Callable[[Callable[[Mapping[str, Any]], QuantizedLayer]], Mapping[str, Any]] | None = None
-
-
-def quantize_layers(layers: Iterable[LayerInNetwork]) -> dict[str, QuantizedLayer]:
-    """Quantise the layers of a network in turn, so that each sees what those before it produce, quantised."""
-    done = {}
-    for layer in layers:
-        moments = layer.moments()
-        matrices = np.split(layer.weights, len(moments), axis=1)
-        biases = [None] * len(moments) if layer.bias is None else np.split(layer.bias, len(moments))
-
-        def quantized(
-            changes: Mapping[str, Any],
-            layer: LayerInNetwork = layer,
-            given: Sequence[tuple[Any, ...]] = tuple(zip(matrices, moments, biases, strict=True)),
-        ) -> QuantizedLayer:
-            settings = {**layer.settings, **changes}
-            coupled = settings.pop("output_weights", None) or [None] * len(given)
-            if len(given) > 1 and settings["method"] == "annealed":  # depthwise filters: many tiny problems
-                settings["method"] = (*CLASSICAL, Annealed(num_reads=_READS_OF_GROUP))
-            parts = [
-                quantize_layer(weights, inputs=seen, bias=bias, output_weights=own, **settings)
-                for (weights, seen, bias), own in zip(given, coupled, strict=True)
-            ]
-            return _side_by_side(parts)
-
-        done[layer.name] = quantized({} if layer.choose is None else layer.choose(quantized))
-        layer.put(done[layer.name])
-    return done
+    Weights are (n_inputs, n_outputs); moments and output_weights are one for each group.
+    """
+    count = len(moments)
+    if count > 1 and settings["method"] == "annealed":  # depthwise filters: many tiny problems
+        settings["method"] = (*CLASSICAL, Annealed(num_reads=_READS_OF_GROUP))
+    biases = [None] * count if bias is None else np.split(bias, count)
+    parts = [
+        quantize_layer(matrix, inputs=seen, bias=own, output_weights=coupling, **settings)
+        for matrix, seen, own, coupling in zip(
+            np.split(weights, count, axis=1), moments, biases, output_weights or [None] * count, strict=True
+        )
+    ]
+    return _side_by_side(parts)
 
 
 def _side_by_side(parts: Sequence[QuantizedLayer]) -> QuantizedLayer:

@@ -114,7 +114,7 @@ def prune(graph: Any, tensors: Sequence[str]) -> set[str]:
     constants, needed = {tensor.name for tensor in graph.initializer}, set(tensors)
     for place in reversed(range(len(graph.node))):  # an operation follows those whose outputs it reads
         if needed.intersection(graph.node[place].output) - constants:
-            needed.update(_names_read(graph.node[place]))
+            needed.update(names_read(graph.node[place]))
         else:
             del graph.node[place]
     for place in reversed(range(len(graph.initializer))):
@@ -123,13 +123,13 @@ def prune(graph: Any, tensors: Sequence[str]) -> set[str]:
     return needed
 
 
-def _names_read(node: Any) -> Iterator[str]:
+def names_read(node: Any) -> Iterator[str]:
     """What a node reads, what the graphs inside it (of If, Loop, Scan) read included."""
     yield from node.input
     for attribute in node.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
             for inner in graph.node:
-                yield from _names_read(inner)
+                yield from names_read(inner)
             yield from (value.name for value in graph.output)
 
 
