@@ -1,8 +1,8 @@
 """Derivatives of an ONNX network: the backward rules of its operators, as a second network that onnxruntime runs.
 
 `Derivatives` runs a network forward, keeping the tensors that the rules read, and then backward from gradients at its
-outputs to tensors inside it. A rule takes a node's inputs, its outputs and the gradients at these as `Symbol`s, on
-which arithmetic adds nodes to the backward network, and returns the gradient at each input.
+outputs to tensors inside it. A rule takes a node's inputs, its outputs and the gradients at these as `Symbol` objects,
+on which arithmetic adds nodes to the backward network, and returns the gradient at each input.
 """
 
 from __future__ import annotations
