@@ -40,6 +40,7 @@ _FLOATS = ("<f4", "<f8", "<f2")  # types of weights
 
 HELD_OUT = 5  # every fifth row is held out
 _DAMPING = 0.2  # unless given; chosen on perceptrons, magika and PP-OCR's classifier: 0.05 to 0.6 were tried
+_CLEARLY = 0.1  # the share by which a divergence has to be lower
 _WIDTHS = (1, 2, 4, 8)  # bits to choose from
 _ROWS_PER_GRAM = 16  # of a layer, times its inputs, and at least so many: more are thinned out
 _LEAST_THINNED = 1 << 14  # rows
@@ -215,7 +216,9 @@ def quantize_network(
             on_layer(next(numbers), passes * len(nodes), name)
 
     tried = _tried(rounder, judge, objectives, damping, told, is_late) if passes > 1 else {}
-    objective = min(tried, key=tried.__getitem__) if tried else objectives[0]
+    objective = objectives[0]  # the others have to be clearly better, as held-out rows are few
+    if tried and (1 + _CLEARLY) * min(tried.values()) < tried[objective]:
+        objective = min(tried, key=tried.__getitem__)
     network, layers = rounder(method, objective, damping, told, is_late)
     if refit and has_choice:
         layers = refit_network(network, nodes, layers, put_layer, shown, judge, seed, is_late)

@@ -15,8 +15,8 @@ from annealfit.quantization.onnx_graph import OnnxGraph, WeightedNode
 from annealfit.quantization.sensitivity import Reference
 
 _MOST_EPOCHS = 16  # in batches of 64 rows; fewer where batches are small, as a row is much work
-# Of scales, as shares, and of biases, in standard deviations of the outputs, over the root of the number of layers,
-# as all layers move together. It falls to 0.
+# Of scales, as shares, and of biases, in standard deviations of the outputs, for a network of one layer and batches of
+# 64 rows: all layers move together, and small batches are noise. It falls to 0.
 _RATE = 0.017
 _MOMENTUM, _DECAY = 0.9, 0.99
 _LEAST_FACTOR = 0.1  # of a scale
@@ -32,13 +32,18 @@ def refit_network(
     seed: int,
     is_late: Callable[[], bool],
 ) -> list[Any]:
-    """The layers with the scales and biases of least divergence on the judge's rows, put into the network."""
-    least, best, generator = judge.compare(network).divergence, list(layers), np.random.default_rng(seed)
+    """The layers with the scales and biases of least divergence on the judge's rows, put into the network.
+
+    They are as they were where the divergence on the rows shown would rise.
+    """
+    least, most = (reference.compare(network).divergence for reference in (judge, shown))
+    best, generator = list(layers), np.random.default_rng(seed)
     derivatives = Derivatives(network, [node.output for node in nodes])
     units: dict[str, float] = {}
     values, mean, square = np.zeros((3, 2, sum(node.n_outputs for node in nodes)))
     step = 0
-    steps = len(shown.feeds) * max(1, int(_MOST_EPOCHS * min(max(shown.rows) / 64, 1.0) ** 2))
+    share = min(max(shown.rows) / 64, 1.0)
+    steps, first_rate = len(shown.feeds) * max(1, int(_MOST_EPOCHS * share**2)), _RATE * np.sqrt(share / len(nodes))
     while step < steps and not is_late():
         for batch in generator.permutation(len(shown.feeds)):
             gradient = _gradient(derivatives, nodes, shown, batch, units)
@@ -46,13 +51,13 @@ def refit_network(
             mean = _MOMENTUM * mean + (1 - _MOMENTUM) * gradient
             square = _DECAY * square + (1 - _DECAY) * gradient**2
             size = np.sqrt(square / (1 - _DECAY**step)) + 1e-12
-            rate = _RATE / np.sqrt(len(nodes)) * (1 + np.cos(np.pi * step / steps)) / 2
+            rate = first_rate * (1 + np.cos(np.pi * step / steps)) / 2
             values = values - rate * mean / (1 - _MOMENTUM**step) / size
             changed = _changed(nodes, layers, values, units)
             for node, layer in zip(nodes, changed, strict=True):
                 put(node, network, layer)
         divergence = judge.compare(network).divergence
-        if divergence < least:
+        if divergence < least and shown.compare(network).divergence < most:
             least, best = divergence, changed
     return [put(node, network, layer) for node, layer in zip(nodes, best, strict=True)]
 
