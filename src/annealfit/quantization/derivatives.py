@@ -56,22 +56,27 @@ class Tape:
 
     def session(self, outputs: Mapping[str, Symbol]) -> Callable[[Mapping[str, NDArray[Any]]], dict[str, NDArray[Any]]]:
         """A function of the tensors that are read, which computes the outputs."""
-        helper = onnx_module("onnx.helper")
-        inputs = [
-            helper.make_tensor_value_info(f"in:{name}", helper.np_dtype_to_tensor_dtype(dtype), None)
-            for name, dtype in self.reads.items()
-        ]
-        values = [onnx_module().ValueInfoProto(name=symbol.name) for symbol in outputs.values()]
-        graph = helper.make_graph(self.nodes, "backward", inputs, values, self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR)
-        session = open_session(model.SerializeToString())
         names = [symbol.name for symbol in outputs.values()]
+        reads = {f"in:{name}": dtype for name, dtype in self.reads.items()}
+        session = _session_of(self.nodes, reads, names, self.constants, _OPSET)
 
         def run(given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
             feed = {f"in:{name}": np.asarray(given[name]) for name in self.reads}
             return dict(zip(outputs, session.run(names, feed), strict=True))
 
         return run
+
+
+def _session_of(
+    nodes: Sequence[Any], inputs: Mapping[str, np.dtype[Any]], outputs: Sequence[str], constants: Any, opset: int
+) -> Any:
+    helper = onnx_module("onnx.helper")
+    types = {name: helper.np_dtype_to_tensor_dtype(dtype) for name, dtype in inputs.items()}
+    read = [helper.make_tensor_value_info(name, kind, None) for name, kind in types.items()]
+    made = [onnx_module().ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph(nodes, "backward", read, made, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR)
+    return open_session(model.SerializeToString())
 
 
 class Symbol:
@@ -292,15 +297,12 @@ def _run_node(at: At, values: NDArray[Any]) -> list[NDArray[Any]]:
     given = {name: at.value(place) for place, name in enumerate(at.node.input) if place and name}
     if at.node.op_type == "Pad" and "".join(at.node.input[2:3]) != "":
         given[at.node.input[2]] = np.zeros((), values.dtype)
-    helper, onnx = onnx_module("onnx.helper"), onnx_module()
+    onnx = onnx_module()
     node = onnx.NodeProto.FromString(at.node.SerializeToString())
     node.input[0] = "numbers"
-    read = helper.make_tensor_value_info("numbers", helper.np_dtype_to_tensor_dtype(values.dtype), None)
     constants = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in given.items()]
-    made = [onnx.ValueInfoProto(name=name) for name in node.output]
-    graph = helper.make_graph([node], "node", [read], made, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", at.opset)], ir_version=_IR)
-    return [np.asarray(one) for one in open_session(model.SerializeToString()).run(None, {"numbers": values})]
+    session = _session_of([node], {"numbers": values.dtype}, node.output, constants, at.opset)
+    return [np.asarray(one) for one in session.run(None, {"numbers": values})]
 
 
 @rule("ReduceSum", "ReduceMean", "ReduceMax", "GlobalAveragePool", "GlobalMaxPool")

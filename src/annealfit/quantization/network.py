@@ -205,7 +205,7 @@ def quantize_network(
     rounder = _Rounder(original, nodes, shown, places, importance, settings, {}, seed)
     if mean_bits is not None:
         bits = _allotted(rounder, judge, mean_bits)
-    rounder.bits.update(_bits_of([node.name for node in nodes], bits))
+    rounder = replace(rounder, bits=_bits_of([node.name for node in nodes], bits))
     if damping is None:
         damping = _DAMPING if has_choice else 0.0
     objectives = _objectives(importance, along_loss)
@@ -252,7 +252,7 @@ class _Rounder:
     places: Mapping[str, float]
     importance: Mapping[str, Importance]
     settings: Mapping[str, Any]  # of `quantize_layer`, but for
-    bits: dict[str, int]  # of each layer
+    bits: Mapping[str, int]  # of each layer
     seed: int
 
     def __call__(
