@@ -165,3 +165,29 @@ def test_errors_are_one_clear_line(folder, arguments, message, monkeypatch, caps
         main()
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_layers_before_an_operator_without_a_derivative_are_named(folder):
+    model = perceptron()
+    model.graph.node[2].op_type = "Elu"
+    onnx.save(model, folder / "elu.onnx")
+    result = quantize(folder, "--method", "descent", model="elu.onnx")
+    assert result.exit_code == 0, result.output
+    assert "Along its own error: first (no derivative of Elu is known)" in result.output
+    found = json.loads(quantize(folder, "--method", "descent", "--json", model="elu.onnx").output)
+    assert found["unknown"] == {"first": "Elu"}
+    assert found["layers"][0]["objective"] == "layer"
+
+
+def test_an_interruption_leaves_the_file_that_was_there(folder, monkeypatch):
+    output = folder / "small.onnx"
+    output.write_bytes(b"before")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("annealfit.quantization.network.refit_network", interrupted)
+    before = sorted(folder.iterdir())
+    assert quantize(folder, "-o", str(output)).exit_code != 0
+    assert output.read_bytes() == b"before"
+    assert sorted(folder.iterdir()) == before
