@@ -77,7 +77,7 @@ def test_bits_in_the_mean_rows_to_validate_on_and_a_line_for_each_layer(folder):
     np.save(folder / "V.npy", np.random.default_rng(1).normal(size=(70, 12)))
     result = quantize(folder, "--mean-bits", "7", "--method", "gptq", "--validation", str(folder / "V.npy"))
     assert result.exit_code == 0, result.output
-    assert "Quantising layer 2 of 2: second" in result.output
+    assert "Quantising, step 2 of 2: layer second" in result.output
     assert re.search(r"Network, calibration rows: divergence .*, error of the outputs .*%\.", result.output)
     assert "Network, 70 held-out rows: divergence" in result.output
     assert float(re.search(r"scales counted: ([\d.]+)\.\n", result.output)[1]) <= 7

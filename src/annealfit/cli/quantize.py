@@ -131,7 +131,7 @@ def quantize(
             update(completed=number, total=total, description=plain(name))
             if not (errors.is_terminal or as_json):
                 errors.print(
-                    f"Quantising layer {number + 1} of {total}: {plain(name)}", highlight=False, soft_wrap=True
+                    f"Quantising, step {number + 1} of {total}: layer {plain(name)}", highlight=False, soft_wrap=True
                 )
 
         found = quantize_network(
