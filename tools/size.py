@@ -178,17 +178,19 @@ def command(*words: str) -> None:
 def crossed(call: Callable[[], object], package: Path) -> str:
     """Return files, functions and the most frames of a package that a call crosses."""
     seen: set[tuple[str, int, str]] = set()
-    frames = threading.local()
     deepest = 0
 
     def watch(frame: Any, event: str, argument: object) -> None:
         nonlocal deepest
         code = frame.f_code
-        if event not in ("call", "return") or not code.co_filename.startswith(f"{package}{os.sep}"):
+        if event != "call" or not code.co_filename.startswith(f"{package}{os.sep}"):
             return
-        frames.depth = getattr(frames, "depth", 0) + (1 if event == "call" else -1)
-        deepest = max(deepest, frames.depth)
         seen.add((code.co_filename, code.co_firstlineno, code.co_name))
+        depth = 0
+        while frame is not None:
+            depth += frame.f_code.co_filename.startswith(f"{package}{os.sep}")
+            frame = frame.f_back
+        deepest = max(deepest, depth)
 
     call()
     threading.setprofile(watch)
