@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from estimators import annealed
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from annealfit import AnnealedClassifier, Checkpoint
-from annealfit._support.errors import FileFormatError, InvalidInputError
+from annealfit._support.errors import BudgetExhaustedError, FileFormatError, InvalidInputError
 from annealfit._support.files import write_tensors
-from annealfit.samplers import ExactSolver
+from annealfit.samplers import ExactSolver, LevelAnnealer
 from annealfit.training import METHODS
 from annealfit.training.objectives import softmax
 
@@ -277,3 +278,19 @@ def test_labels_in_extended_precision_are_stored_as_double(tmp_path, blobs):
     clf = AnnealedClassifier(max_iter=2, random_state=0).fit(X, y.astype(np.longdouble))
     clf.save(tmp_path / "m")
     assert np.array_equal(AnnealedClassifier.load(tmp_path / "m").predict(X), clf.predict(X))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), BudgetExhaustedError("no time is left")])
+def test_problems_of_a_later_iteration_are_never_those_of_an_earlier_one(error):
+    class Ending(LevelAnnealer):
+        solves = 0
+
+        def solve(self, problems, seeds):
+            Ending.solves += 1
+            if Ending.solves == 2:
+                raise error
+            return super().solve(problems, seeds)
+
+    with pytest.raises(type(error)):
+        AnnealedClassifier(sampler=Ending(), random_state=0).problems(*load_iris(return_X_y=True), after=3)
+    assert Ending.solves == 2

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from annealfit._support.arrays import Array
-from annealfit._support.errors import CheckpointError, InvalidInputError, check_number
+from annealfit._support.errors import BudgetExhaustedError, CheckpointError, InvalidInputError, check_number
 from annealfit._support.files import StrPath, read_tensors, remove_leftovers, write_tensors
 from annealfit._support.randomness import seed_of
 from annealfit._support.schema import Field, TensorFields
@@ -237,6 +237,13 @@ class AnnealedEstimator(LinearPredictions, _Attributes, ClassifierMixin, BaseEst
         with opened_sampler(sampler_of(self), self._seed()) as sampler:
             trainer, state = self._before_training(X, y, sample_weight, sampler)
             result = run(trainer, state, callbacks=[lambda iteration: iteration.state.iteration >= after])
+            if result.stop_reason == "interrupted":
+                raise KeyboardInterrupt
+            if result.stop_reason == "budget":
+                raise BudgetExhaustedError(
+                    f"the sampler's budget is used up after {result.state.iteration} of {after} iterations; "
+                    "ask for problems of an earlier one, or raise the budget"
+                )
             return trainer.problems(result.state)
 
     def preflight(self, X: Any, y: ArrayLike | None = None, sample_weight: Any = None) -> Preflight | None:
