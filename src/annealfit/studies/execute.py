@@ -63,7 +63,7 @@ class Prepared:
 
     @classmethod
     def of(cls, dataset: Dataset, features: RandomConvFeatures | RowScaler | None, *, fit: bool = True) -> Prepared:
-        """Compute the features of both parts, fitted on the training part unless they are."""
+        """Compute the features of both parts; with `fit` they are fitted on the training part first."""
         if features is None:
             return cls(dataset, None, dataset.X_train, dataset.X_test)
         X_train = features.fit_transform(dataset.X_train) if fit else features.transform(dataset.X_train)
